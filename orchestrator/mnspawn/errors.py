@@ -1,0 +1,203 @@
+"""What can go wrong, and the exit status that each kind of failure ends in.
+
+    MnspawnError                        70  (only its children are raised)
+     |- UsageError                       2  bad input: names the place, what was expected, what was found
+     |- HostError                        3  one host could not be used; carries `host`
+     |   |- Unreachable
+     |   |   |- NameUnknown                 DNS does not know it
+     |   |   |- NoRoute
+     |   |   |- ConnectionRefused
+     |   |   |- ConnectTimeout
+     |   |   `- ConnectionClosed            the server hung up while connecting
+     |   |- NoCommonAlgorithm               key exchange, cipher, MAC or host key type
+     |   |- HostKeyError
+     |   |   |- HostKeyUnknown
+     |   |   `- HostKeyChanged
+     |   |- AuthError
+     |   |   |- AuthRefused
+     |   |   |- PassphraseNeeded
+     |   |   `- KeyUnusable                 unreadable, bad permissions, unknown type
+     |   |- ChannelRefused                  MaxSessions and the like: connected, but no command may start
+     |   |- TransportUnavailable            this transport can't do what the host needs
+     |   `- BootstrapError                  connected, but the agent did not come up
+     |       |- ShellRefused                account or shell forbids commands
+     |       |- PythonMissing
+     |       |- PythonTooOld
+     |       `- NothingWritable
+     |- HostsUnusable                    3  several HostErrors, reported together
+     |- PlanRefused                      4  hosts that can be used refused this plan
+     |- HostLost                         5  a host was lost while the run was running
+     `- InternalError                   70  our bug
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+
+class ExitStatus(IntEnum):
+    """Exit statuses of the command line; a failed trainer's own status takes the place of these."""
+
+    OK = 0
+    USAGE = 2
+    HOST_UNUSABLE = 3
+    PLAN_REFUSED = 4
+    HOST_LOST = 5
+    INTERNAL = 70
+    TIMED_OUT = 124  # as timeout(1)
+    HANGUP = 129
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class MnspawnError(Exception):
+    """Base of every error that mnspawn raises on purpose.
+
+    `message` is lower case without a full stop: what was expected, what was found. `hint` is the next step.
+    """
+
+    exit_status: int = ExitStatus.INTERNAL
+
+    def __init__(self, message: str, *, host: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.host = host
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.host}: {self.message}" if self.host else self.message
+
+
+class UsageError(MnspawnError):
+    """Input that can't be used. `place` is an option, a variable, or file:line:column."""
+
+    exit_status = ExitStatus.USAGE
+
+    def __init__(self, message: str, *, place: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.place = place
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}" if self.place else self.message
+
+
+class HostError(MnspawnError):
+    """One host could not be used; nothing was started anywhere because of it."""
+
+    exit_status = ExitStatus.HOST_UNUSABLE
+    is_transient = False  # worth another try in a moment, with the same settings
+
+
+class Unreachable(HostError):
+    """No connection to the host's SSH server."""
+
+
+class NameUnknown(Unreachable):
+    """The name resolves to no address."""
+
+
+class NoRoute(Unreachable):
+    """The network has no way to the host."""
+
+
+class ConnectionRefused(Unreachable):
+    """Nothing listens there."""
+
+
+class ConnectTimeout(Unreachable):
+    """Neither yes nor no within the connect timeout."""
+
+
+class ConnectionClosed(Unreachable):
+    """The server hung up before the connection stood: MaxStartups, a firewall, a full table."""
+
+    is_transient = True
+
+
+class NoCommonAlgorithm(HostError):
+    """The two sides share no key exchange, cipher, MAC or host key type."""
+
+
+class HostKeyError(HostError):
+    """The host's key does not prove that it is the host that was meant."""
+
+
+class HostKeyUnknown(HostKeyError):
+    """No known_hosts line speaks of this host."""
+
+
+class HostKeyChanged(HostKeyError):
+    """A known_hosts line says that the host has another key."""
+
+
+class AuthError(HostError):
+    """The host did not let us in."""
+
+
+class AuthRefused(AuthError):
+    """No key was accepted."""
+
+
+class PassphraseNeeded(AuthError):
+    """A key is encrypted and no agent holds it."""
+
+
+class KeyUnusable(AuthError):
+    """A key file could not be used at all."""
+
+
+class ChannelRefused(HostError):
+    """Connected and let in, but the server opens no session for a command."""
+
+
+class TransportUnavailable(HostError):
+    """The chosen transport can't do what this host's settings ask for."""
+
+
+class BootstrapError(HostError):
+    """The connection stands, but the agent did not come up."""
+
+
+class ShellRefused(BootstrapError):
+    """The account or its login shell runs no commands."""
+
+
+class PythonMissing(BootstrapError):
+    """The host has no Python where it was looked for."""
+
+
+class PythonTooOld(BootstrapError):
+    """The host's Python is older than the agent can run on."""
+
+
+class NothingWritable(BootstrapError):
+    """No folder on the host can hold a run."""
+
+
+class HostsUnusable(MnspawnError):
+    """Every host that could not be used, reported together."""
+
+    exit_status = ExitStatus.HOST_UNUSABLE
+
+    def __init__(self, errors: Sequence[HostError]) -> None:
+        super().__init__("; ".join(str(error) for error in errors))
+        self.errors = tuple(errors)
+
+
+class PlanRefused(MnspawnError):
+    """Hosts that could be used refused the plan; `refusals` has (host, reason) pairs."""
+
+    exit_status = ExitStatus.PLAN_REFUSED
+
+    def __init__(self, refusals: Sequence[tuple[str, str]], *, hint: str | None = None) -> None:
+        super().__init__("; ".join(f"{host}: {reason}" for host, reason in refusals), hint=hint)
+        self.refusals = tuple(refusals)
+
+
+class HostLost(MnspawnError):
+    """A host was lost while the run was running."""
+
+    exit_status = ExitStatus.HOST_LOST
+
+
+class InternalError(MnspawnError):
+    """Something that can't happen happened: our bug."""
