@@ -1,0 +1,64 @@
+"""What became of a run: every rank, every host, the first failure, the exit status. Pure."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class RankOutcome:
+    """One rank's end. `code` as Popen.returncode, None where no news came (host lost, never started).
+
+    Attributes:
+        seconds: it ran, None when it never started.
+        stopped: our own stop ended it, so it is never blamed.
+        killed: TERM was not enough.
+        ended_at: seconds since START on the controller's clock, mapped through the link's clock offset.
+        tail: its last lines on stderr.
+        error: why it could not be started.
+    """
+
+    rank: int
+    local_rank: int
+    host: str
+    pid: int | None
+    code: int | None
+    seconds: float | None
+    stopped: bool
+    killed: bool
+    ended_at: float | None
+    tail: tuple[str, ...]
+    error: str | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """It ended badly by itself."""
+        return not self.stopped and (self.error is not None or self.code not in (0, None))
+
+
+@dataclass(frozen=True, slots=True)
+class HostOutcome:
+    """One host's end. `lost` says why it counts as lost; `leftovers` are pids that would not die;
+    `is_confirmed` is False where nobody could say that nothing is left."""
+
+    host: str
+    lost: str | None
+    is_confirmed: bool
+    leftovers: tuple[int, ...] = ()
+    swept: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """The whole end of a run. `reason` is one line; `first_failure` the rank to blame, if a rank is to blame."""
+
+    run: str
+    exit_status: int
+    reason: str
+    seconds: float
+    first_failure: RankOutcome | None
+    ranks: tuple[RankOutcome, ...]
+    hosts: tuple[HostOutcome, ...]
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON-able values."""
+        return asdict(self)
