@@ -1,0 +1,1 @@
+"""The agent's decisions: machines without I/O or clock."""

@@ -1,0 +1,164 @@
+"""One pod's life on its host: first failure stops all, stop in stages, sweep, proof. Does no I/O and keeps no clock."""
+
+from enum import Enum
+from typing import Dict, List, NamedTuple, Optional, Sequence, Union
+
+from .trainer import SendSignal, TrainerMachine
+
+SCAN_FIRST = 0.01  # seconds to the second look at what is left; doubled up to SCAN_MOST
+SCAN_MOST = 0.25
+KILL_LIMIT = 5.0  # a process that outlives KILL this long sits in the kernel; nobody can end it
+
+
+class PodState(Enum):
+    PREPARED = "prepared"
+    RUNNING = "running"
+    STOPPING = "stopping"  # trainers get TERM, grace, KILL
+    SWEEPING = "sweeping"  # trainers have ended: what else carries the run's mark?
+    DONE = "done"
+
+
+P = PodState
+MOVES = {
+    P.PREPARED: {"start": P.RUNNING, "stop": P.DONE},
+    P.RUNNING: {"stop": P.STOPPING, "all_ended": P.SWEEPING},
+    P.STOPPING: {"stop": P.STOPPING, "all_ended": P.SWEEPING},
+    P.SWEEPING: {"stop": P.SWEEPING, "clean": P.DONE, "gave_up": P.DONE},
+    P.DONE: {"stop": P.DONE},
+}  # type: Dict[PodState, Dict[str, PodState]]
+
+
+class Sweep(NamedTuple):
+    """Find what is left of the pod outside its trainers; send it `signal` unless that is empty; report by `swept`."""
+
+    signal: str
+
+
+class Ended(NamedTuple):
+    """A trainer ended; look at its streams and tell the controller."""
+
+    rank: int
+
+
+class Finished(NamedTuple):
+    """Nothing is left but `leftovers`, which would not die."""
+
+    leftovers: List[int]
+    swept: int
+
+
+Action = Union[SendSignal, Sweep, Ended, Finished]
+
+
+class PodMachine:
+    """Supervises the trainers of one host.
+
+    Args:
+        ranks: of this pod.
+        grace: seconds between TERM and KILL when the pod stops itself because a trainer failed.
+    """
+
+    def __init__(self, ranks: Sequence[int], grace: float) -> None:
+        self.state = P.PREPARED
+        self.trainers = {rank: TrainerMachine(rank) for rank in ranks}
+        self._grace = grace
+        self._actions = []  # type: List[Action]
+        self._kill_at = None  # type: Optional[float]
+        self._give_up_at = None  # type: Optional[float]
+        self._scan_at = None  # type: Optional[float]
+        self._scan_delay = SCAN_FIRST
+        self._swept = set()  # type: set[int]
+        self._orphaned_at = None  # type: Optional[float]
+
+    def _move(self, fact: str) -> None:
+        try:
+            self.state = MOVES[self.state][fact]
+        except KeyError:
+            raise AssertionError("pod: %s in state %s" % (fact, self.state.value))
+
+    def actions(self) -> List[Action]:
+        """What the driver has to do, in order."""
+        actions, self._actions = self._actions, []
+        return actions
+
+    # -- facts -----------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        self._move("start")
+
+    def spawned(self, rank: int, pid: int, now: float) -> None:
+        self.trainers[rank].spawned(pid, now)
+
+    def spawn_failed(self, rank: int, now: float) -> None:
+        """The rest of the pod is stopped: a rank that never was is a failure."""
+        self.trainers[rank].spawn_failed()
+        self.stop(now, self._grace)
+
+    def exited(self, rank: int, code: int, now: float) -> None:
+        trainer = self.trainers[rank]
+        trainer.exited(code)
+        self._actions.append(Ended(rank))
+        if code != 0 and self.state is P.RUNNING:
+            self.stop(now, self._grace)
+        self._look_for_end(now)
+
+    def stop(self, now: float, grace: float) -> None:
+        """Stop every trainer; asking again can shorten the grace but never lengthen it."""
+        self._move("stop")
+        if self.state is P.DONE:
+            self._actions.append(Finished([], 0))
+            return
+        if self.state is P.SWEEPING:
+            if self._kill_at is not None:
+                self._kill_at = min(self._kill_at, now + grace)
+            self._scan_at = now
+            return
+        for trainer in self.trainers.values():
+            self._actions.extend(trainer.stop(now, grace))
+        self._kill_at = now + grace if self._kill_at is None else min(self._kill_at, now + grace)
+        self._look_for_end(now)
+
+    def swept(self, left: Sequence[int], now: float) -> None:
+        """The outcome of a Sweep: pids that were seen alive."""
+        if self.state is not P.SWEEPING:
+            return
+        self._swept.update(left)
+        if not left:
+            self._move("clean")
+            self._finish([])
+        elif self._give_up_at is not None and now >= self._give_up_at:
+            self._move("gave_up")
+            self._finish(list(left))
+        else:
+            self._scan_at = now + self._scan_delay
+            self._scan_delay = min(self._scan_delay * 2, SCAN_MOST)
+
+    def _finish(self, leftovers: List[int]) -> None:
+        self._scan_at = self._kill_at = self._give_up_at = None
+        self._actions.append(Finished(leftovers, len(self._swept)))
+
+    def _look_for_end(self, now: float) -> None:
+        if self.state in (P.RUNNING, P.STOPPING) and all(t.has_ended for t in self.trainers.values()):
+            self._move("all_ended")
+            self._kill_at = now + self._grace if self._kill_at is None else max(now, self._kill_at)
+            self._actions.append(Sweep("SIGTERM" if self._kill_at > now else "SIGKILL"))
+
+    # -- time ------------------------------------------------------------------------------------------------------
+    @property
+    def deadline(self) -> Optional[float]:
+        """When to call `on_time`."""
+        times = [t.deadline for t in self.trainers.values() if t.deadline is not None]
+        if self.state is P.SWEEPING and self._scan_at is not None:
+            times.append(self._scan_at)
+        return min(times) if times else None
+
+    def on_time(self, now: float) -> None:
+        for trainer in self.trainers.values():
+            self._actions.extend(trainer.on_time(now))
+        if self.state is P.SWEEPING and self._scan_at is not None and now >= self._scan_at:
+            self._scan_at = None
+            if self._kill_at is not None and now >= self._kill_at:
+                if self._give_up_at is None:
+                    self._give_up_at = now + KILL_LIMIT
+                self._actions.append(Sweep("SIGKILL"))
+            else:
+                self._actions.append(Sweep(""))

@@ -1,0 +1,93 @@
+"""One trainer's life: what to do to its process group, and when. Does no I/O and keeps no clock."""
+
+from enum import Enum
+from typing import Dict, List, NamedTuple, Optional
+
+
+class TrainerState(Enum):
+    PENDING = "pending"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    EXITED = "exited"
+    NOT_STARTED = "not started"
+
+
+S = TrainerState
+MOVES = {
+    S.PENDING: {"spawned": S.RUNNING, "spawn_failed": S.NOT_STARTED, "stop": S.NOT_STARTED},
+    S.RUNNING: {"exited": S.EXITED, "stop": S.STOPPING},
+    S.STOPPING: {"exited": S.EXITED, "stop": S.STOPPING},
+    S.EXITED: {"stop": S.EXITED},
+    S.NOT_STARTED: {"stop": S.NOT_STARTED},
+}  # type: Dict[TrainerState, Dict[str, TrainerState]]
+
+ENDED = frozenset((S.EXITED, S.NOT_STARTED))
+
+
+class SendSignal(NamedTuple):
+    """Send a signal to a whole process group."""
+
+    pgid: int
+    signal: str
+
+
+class TrainerMachine:
+    """PENDING -> RUNNING -> (STOPPING ->) EXITED, or NOT_STARTED. Every state answers `stop`."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.state = S.PENDING
+        self.pid = 0
+        self.code = None  # type: Optional[int]
+        self.started_at = 0.0
+        self.deadline = None  # type: Optional[float]
+        self.was_stopped = False  # our stop came before its end
+        self.was_killed = False
+
+    def _move(self, fact: str) -> None:
+        try:
+            self.state = MOVES[self.state][fact]
+        except KeyError:
+            raise AssertionError("trainer %d: %s in state %s" % (self.rank, fact, self.state.value))
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED
+
+    def spawned(self, pid: int, now: float) -> None:
+        self._move("spawned")
+        self.pid = pid
+        self.started_at = now
+
+    def spawn_failed(self) -> None:
+        self._move("spawn_failed")
+
+    def exited(self, code: int) -> None:
+        self._move("exited")
+        self.code = code
+        self.deadline = None
+
+    def stop(self, now: float, grace: float) -> List[SendSignal]:
+        """TERM now and KILL after `grace` seconds; asking again can shorten the grace but never lengthen it."""
+        before = self.state
+        self._move("stop")
+        if self.has_ended:
+            self.was_stopped = self.was_stopped or before is S.PENDING
+            return []
+        if before is S.STOPPING:
+            if self.deadline is not None:
+                self.deadline = min(self.deadline, now + grace)
+            return self.on_time(now)
+        self.was_stopped = True
+        self.deadline = now + grace
+        if grace <= 0:
+            return self.on_time(now)
+        # a stopped (SIGSTOP) process gets its TERM only when it continues
+        return [SendSignal(self.pid, "SIGTERM"), SendSignal(self.pid, "SIGCONT")]
+
+    def on_time(self, now: float) -> List[SendSignal]:
+        if self.deadline is None or now < self.deadline:
+            return []
+        self.deadline = None
+        self.was_killed = True
+        return [SendSignal(self.pid, "SIGKILL")]

@@ -1,0 +1,277 @@
+"""One end of a link: ordered messages each way across any number of wires. Does no I/O and keeps no clock.
+
+Control and blob frames carry sequence numbers and are kept until the peer has acknowledged them, so that a new wire
+takes up where the old one broke. Output frames carry an offset instead and are read again from their file. A beat says
+all that only its newest value matters of: what was received, the clock, how much output the peer may still send.
+"""
+
+import json
+import struct
+from collections import deque
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
+
+from . import framing
+
+BEAT = struct.Struct(">IdddQ")  # received seq, own clock, peer's last clock, seconds since that came, output granted
+OUTPUT_HEAD = struct.Struct(">IBQ")  # rank, stream, offset
+BLOB_HEAD = struct.Struct(">IQ")  # blob number, offset
+
+BEAT_INTERVAL = 2.0  # a quiet link is heard this often
+SILENCE_LIMIT = 10.0  # five beats missing: the link is lost
+ACK_AFTER = 64  # sequenced frames received before an acknowledgement is sent at once
+
+Message = Dict[str, Any]
+
+
+class Received(NamedTuple):
+    """A control message, in order, once."""
+
+    message: Message
+
+
+class BlobChunk(NamedTuple):
+    """A piece of a blob, in order, once."""
+
+    blob: int
+    offset: int
+    chunk: bytes
+
+
+class OutputChunk(NamedTuple):
+    """A piece of a trainer's stream. After a reconnect it can be one that came before: compare offsets."""
+
+    rank: int
+    stream: int
+    offset: int
+    chunk: bytes
+
+
+class Synced(NamedTuple):
+    """A new wire stands; `message` is what the peer said with its SYNC."""
+
+    message: Message
+
+
+class Lost(NamedTuple):
+    """The wire is gone: "eof", "silence" or "garbage", and what there is to say about it."""
+
+    kind: str
+    detail: str
+
+
+Event = Union[Received, BlobChunk, OutputChunk, Synced, Lost]
+
+
+class Channel:
+    """Framing, sequence, acknowledgement, heartbeat, clock offset and credit of one side.
+
+    Args:
+        now: monotonic seconds; every later `now` is of the same clock.
+        silence_limit: seconds without a byte after which the wire counts as lost.
+    """
+
+    def __init__(self, now: float, silence_limit: float = SILENCE_LIMIT) -> None:
+        self._silence_limit = silence_limit
+        self._next_seq = 1
+        self._received_seq = 0
+        self._unacknowledged = deque()  # type: Deque[Tuple[int, bytes]]
+        self._unacknowledged_bytes = 0
+        self._events = []  # type: List[Event]
+        self.granted_to_peer = 0  # output bytes that the peer may send on this wire
+        self.granted_to_us = 0
+        self.output_sent = 0
+        self._awaits_sync = False
+        self._clock_rtt = None  # type: Optional[float]
+        self.clock_offset = None  # type: Optional[float]
+        self._attach(now)
+
+    def _attach(self, now: float) -> None:
+        self._decoder = framing.Decoder()
+        self._urgent = []  # type: List[bytes]
+        self._bulk = []  # type: List[bytes]
+        self._peer_clock = 0.0
+        self._peer_clock_at = 0.0
+        self._has_peer_clock = False
+        self._heard = now
+        self._said = now
+        self._unacked_received = 0
+        self._wants_beat = False
+        self.is_lost = False
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+    def send(self, message: Message) -> None:
+        """Queue a control message; it is sent again on a new wire until the peer has it."""
+        body = json.dumps(message, separators=(",", ":")).encode("ascii")
+        self._queue_sequenced(framing.CONTROL, body)
+
+    def send_blob(self, blob: int, offset: int, chunk: bytes) -> None:
+        """Queue a piece of a blob. Mind `unacknowledged_bytes`: what is queued is held until acknowledged."""
+        self._queue_sequenced(framing.BLOB, BLOB_HEAD.pack(blob, offset) + chunk)
+
+    def _queue_sequenced(self, kind: int, body: bytes) -> None:
+        frame = framing.encode(kind, self._next_seq, body)
+        self._unacknowledged.append((self._next_seq, frame))
+        self._unacknowledged_bytes += len(frame)
+        self._next_seq += 1
+        if not self.is_lost and not self._awaits_sync:
+            self._urgent.append(frame)
+
+    def send_output(self, rank: int, stream: int, offset: int, chunk: bytes) -> None:
+        """Queue a piece of a stream behind everything else; the caller minds `output_allowance`."""
+        self._bulk.append(framing.encode(framing.OUTPUT, 0, OUTPUT_HEAD.pack(rank, stream, offset) + chunk))
+        self.output_sent += len(chunk)
+
+    @property
+    def output_allowance(self) -> int:
+        """Output bytes that the peer still takes."""
+        if self.is_lost or self._awaits_sync:
+            return 0
+        return max(0, self.granted_to_us - self.output_sent)
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        return self._unacknowledged_bytes
+
+    def grant(self, count: int) -> None:
+        """Let the peer send `count` more bytes of output; said with the next data."""
+        self.granted_to_peer += count
+        self._wants_beat = True
+
+    def beat(self) -> None:
+        """Say now what a beat says (the first measures the clock)."""
+        self._wants_beat = True
+
+    def data_to_send(self, now: float) -> bytes:
+        """Everything queued, as bytes for the wire; b"" when there is nothing or no wire."""
+        if self.is_lost:
+            return b""
+        parts = self._urgent
+        if self._wants_beat or self._unacked_received >= ACK_AFTER:
+            parts.append(self._encode_beat(now))
+        if self._bulk:
+            parts.extend(self._bulk)
+            self._bulk = []
+        if not parts:
+            return b""
+        self._urgent = []
+        self._said = now
+        return b"".join(parts)
+
+    def _encode_beat(self, now: float) -> bytes:
+        self._wants_beat = False
+        self._unacked_received = 0
+        echo, held = (self._peer_clock, now - self._peer_clock_at) if self._has_peer_clock else (-1.0, 0.0)
+        return framing.encode(
+            framing.BEAT, 0, BEAT.pack(self._received_seq, now, echo, held, self.granted_to_peer)
+        )
+
+    # -- receiving -------------------------------------------------------------------------------------------------
+    def receive(self, chunk: bytes, now: float) -> None:
+        """Bytes from the wire; b"" means that it ended."""
+        if self.is_lost:
+            return
+        if not chunk:
+            self._lose("eof", "the connection ended")
+            return
+        self._heard = now
+        try:
+            for frame in self._decoder.feed(chunk):
+                self._take(frame, now)
+        except framing.FramingError as error:
+            self._lose("garbage", str(error))
+        except (ValueError, struct.error) as error:  # not JSON, or a body that is too short
+            self._lose("garbage", "frame can't be read: %s" % error)
+
+    def _take(self, frame: framing.Frame, now: float) -> None:
+        if frame.kind == framing.OUTPUT:
+            rank, stream, offset = OUTPUT_HEAD.unpack_from(frame.body)
+            self._events.append(OutputChunk(rank, stream, offset, frame.body[OUTPUT_HEAD.size :]))
+        elif frame.kind == framing.BEAT:
+            self._take_beat(frame.body, now)
+        elif frame.kind == framing.SYNC:
+            self._take_sync(_decode_object(frame.body))
+        elif frame.seq == self._received_seq + 1:
+            self._received_seq = frame.seq
+            self._unacked_received += 1
+            if frame.kind == framing.CONTROL:
+                self._events.append(Received(_decode_object(frame.body)))
+            else:
+                blob, offset = BLOB_HEAD.unpack_from(frame.body)
+                self._events.append(BlobChunk(blob, offset, frame.body[BLOB_HEAD.size :]))
+        elif frame.seq > self._received_seq + 1:
+            self._lose("garbage", "expected frame %d, found %d" % (self._received_seq + 1, frame.seq))
+        # a smaller number is one that we have: it was under way when the old wire broke
+
+    def _take_beat(self, body: bytes, now: float) -> None:
+        received, clock, echo, held, granted = BEAT.unpack(body)
+        self._forget_acknowledged(received)
+        self.granted_to_us = max(self.granted_to_us, granted)
+        if not self._has_peer_clock:
+            self._wants_beat = True  # the peer measures its round trip with our answer
+        self._has_peer_clock = True
+        self._peer_clock, self._peer_clock_at = clock, now
+        if echo >= 0:
+            rtt = max(0.0, now - echo - held)
+            if self._clock_rtt is None or rtt <= self._clock_rtt:
+                self._clock_rtt = rtt
+                self.clock_offset = clock + rtt / 2 - now
+
+    def _forget_acknowledged(self, received: int) -> None:
+        while self._unacknowledged and self._unacknowledged[0][0] <= received:
+            self._unacknowledged_bytes -= len(self._unacknowledged.popleft()[1])
+
+    def events(self) -> List[Event]:
+        """What happened since the last call, in order."""
+        events, self._events = self._events, []
+        return events
+
+    # -- time ------------------------------------------------------------------------------------------------------
+    @property
+    def deadline(self) -> Optional[float]:
+        """When to call `on_time`; None while there is no wire."""
+        if self.is_lost:
+            return None
+        return min(self._said + BEAT_INTERVAL, self._heard + self._silence_limit)
+
+    def on_time(self, now: float) -> None:
+        if self.is_lost:
+            return
+        if now >= self._heard + self._silence_limit:
+            self._lose("silence", "no heartbeat for %.0f s" % (now - self._heard))
+        elif now >= self._said + BEAT_INTERVAL:
+            self._wants_beat = True
+
+    def _lose(self, kind: str, detail: str) -> None:
+        if not self.is_lost:
+            self.is_lost = True
+            self._urgent = []
+            self._bulk = []
+            self._events.append(Lost(kind, detail))
+
+    # -- a new wire ------------------------------------------------------------------------------------------------
+    def resume(self, now: float, message: Message) -> None:
+        """Take up the session on a new wire: say what we have, wait for the peer's SYNC, send again what it lacks."""
+        if not self.is_lost:
+            self._lose("replaced", "a new connection took the session over")
+        self._attach(now)
+        self.output_sent = self.granted_to_us = self.granted_to_peer = 0
+        said = dict(message, received=self._received_seq)
+        self._urgent.append(framing.encode(framing.SYNC, 0, json.dumps(said, separators=(",", ":")).encode("ascii")))
+        self._awaits_sync = True
+
+    def _take_sync(self, message: Message) -> None:
+        received = message.get("received")
+        if not isinstance(received, int) or not 0 <= received < self._next_seq:
+            self._lose("garbage", "SYNC with received=%r" % (received,))
+            return
+        self._forget_acknowledged(received)
+        self._awaits_sync = False
+        self._urgent.extend(frame for _, frame in self._unacknowledged)
+        self._events.append(Synced(message))
+
+
+def _decode_object(body: bytes) -> Message:
+    message = json.loads(body.decode("utf-8"))
+    if not isinstance(message, dict):
+        raise ValueError("expected an object")
+    return message

@@ -1,0 +1,25 @@
+"""Exit codes: as Popen.returncode inside (negative for a signal), as a shell says them outside (128+n)."""
+
+import signal
+from typing import Optional
+
+
+def from_wait_status(status: int) -> int:
+    """waitpid's status as Popen.returncode has it: 0..255, or -n for signal n."""
+    low = status & 0x7F
+    return -low if low else (status >> 8) & 0xFF
+
+
+def as_shell_status(code: int) -> int:
+    """The exit status that a shell shows for `code`: 128+n for signal n."""
+    return 128 - code if code < 0 else code
+
+
+def signal_name(code: int) -> Optional[str]:
+    """SIGKILL for -9; None where `code` is no death by signal; SIG77 for one that this system doesn't know."""
+    if code >= 0:
+        return None
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return "SIG%d" % -code

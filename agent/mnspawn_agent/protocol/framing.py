@@ -1,0 +1,72 @@
+"""Length-prefixed frames: bytes in, frames out. Does no I/O and keeps no clock."""
+
+import struct
+from typing import List, NamedTuple, Union
+
+HEADER = struct.Struct(">IBI")  # length of the body, kind, sequence number
+MAX_BODY = 16 << 20  # the largest body is a START whose environment holds many 100 kB values; chunks are 128 KiB
+
+# kinds
+CONTROL = 1  # JSON message, sequenced
+BLOB = 2  # piece of a file on its way to the host, sequenced
+OUTPUT = 3  # piece of a trainer's stream, not sequenced: it is asked for again by its offset
+BEAT = 4  # acknowledgement, heartbeat, clock and credit in one, not sequenced: only the newest counts
+SYNC = 5  # first frame on a new wire of an old session, not sequenced
+
+KINDS = frozenset((CONTROL, BLOB, OUTPUT, BEAT, SYNC))
+
+Bytes = Union[bytes, bytearray, memoryview]
+
+
+class Frame(NamedTuple):
+    """One frame; `seq` is 0 where the kind is not sequenced."""
+
+    kind: int
+    seq: int
+    body: bytes
+
+
+class FramingError(Exception):
+    """What arrived is no frame of ours: somebody else wrote into the stream, or versions differ."""
+
+
+def encode(kind: int, seq: int, body: bytes) -> bytes:
+    """One frame as bytes.
+
+    Raises:
+        ValueError: the body is larger than a peer accepts.
+    """
+    if len(body) > MAX_BODY:
+        raise ValueError("frame body of %d bytes, at most %d" % (len(body), MAX_BODY))
+    return HEADER.pack(len(body), kind, seq) + body
+
+
+class Decoder:
+    """Collects bytes and gives the frames that are whole."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, chunk: bytes) -> List[Frame]:
+        """Frames completed by `chunk`.
+
+        Raises:
+            FramingError: the stream is not ours; nothing after it can be trusted.
+        """
+        buffer = self._buffer
+        buffer += chunk
+        frames = []
+        start = 0
+        size = HEADER.size
+        while len(buffer) - start >= size:
+            length, kind, seq = HEADER.unpack_from(buffer, start)
+            if length > MAX_BODY or kind not in KINDS:
+                raise FramingError("expected a frame, found %r" % bytes(buffer[start : start + 60]))
+            end = start + size + length
+            if len(buffer) < end:
+                break
+            frames.append(Frame(kind, seq, bytes(buffer[start + size : end])))
+            start = end
+        if start:
+            del buffer[:start]
+        return frames

@@ -1,0 +1,212 @@
+"""The control messages: their names, their fields, and the check that both sides make of what arrives. Pure.
+
+The way of a run: hello -> prepare (-> need, blobs) -> prepared | refused -> start -> started, exited .. -> done -> finish.
+"""
+
+from typing import Any, Callable, Dict, List, Optional
+
+Message = Dict[str, Any]
+
+# agent to controller
+HELLO = "hello"  # the agent is up; facts of the host
+NEED = "need"  # the host lacks a blob that PREPARE named
+PREPARED = "prepared"  # everything is there, ports are held: START may come
+REFUSED = "refused"  # the plan can't be run on this host
+STARTED = "started"  # a trainer runs
+NOT_STARTED = "not_started"  # a trainer could not be started
+EXITED = "exited"  # a trainer ended; its streams have these sizes
+DONE = "done"  # nothing of the pod is left, or these pids would not go
+LOST_OUTPUT = "lost_output"  # bytes of a stream that nobody can have any more
+NOTICE = "notice"  # one line for people
+# controller to agent
+PREPARE = "prepare"
+START = "start"
+STOP = "stop"  # TERM, grace, KILL; grace 0 kills
+SIGNAL = "signal"  # pass a signal to trainers
+FINISH = "finish"  # all is known: the agent may go
+
+MAX_RANKS = 4096  # trainers on one host; more is a mistake
+MAX_NAME = 255  # NAME_MAX of every file system that matters
+
+
+def _is_str(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_text(value: Any) -> bool:
+    """Text that can stand in argv or an environment: no NUL."""
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_port(value: Any) -> bool:
+    return _is_count(value) and 0 < value < 65536
+
+
+def _is_seconds(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_dict(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def is_token(value: Any) -> bool:
+    """A name that is safe as a file name, an argument and a value: run ids."""
+    allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+    return isinstance(value, str) and 0 < len(value) <= 64 and all(c in allowed for c in value)
+
+
+def is_file_name(value: Any) -> bool:
+    """One component of a path, not hidden tricks like `..`."""
+    return (
+        isinstance(value, str)
+        and value not in ("", ".", "..")
+        and "/" not in value
+        and "\0" not in value
+        and len(value.encode("utf-8", "surrogateescape")) <= MAX_NAME
+    )
+
+
+def _list_of(check: Callable[[Any], bool], at_most: int = 1 << 16) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and len(value) <= at_most and all(check(item) for item in value)
+
+
+def _pair_of(*checks: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: (
+        isinstance(value, list) and len(value) == len(checks) and all(c(v) for c, v in zip(checks, value))
+    )
+
+
+def _or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or check(value)
+
+
+def _is_environment(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        _is_text(name) and name and "=" not in name and _is_text(text) for name, text in value.items()
+    )
+
+
+def _is_script(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and is_file_name(value.get("name"))
+        and _is_text(value.get("path"))
+        and _is_str(value.get("digest"))
+        and _is_count(value.get("size"))
+        and _is_count(value.get("blob"))
+    )
+
+
+def _is_trainer(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and _is_count(value.get("rank"))
+        and _is_count(value.get("local_rank"))
+        and _list_of(_is_text)(value.get("argv"))
+        and len(value["argv"]) > 0
+        and _is_environment(value.get("env"))
+    )
+
+
+_sizes = _list_of(_pair_of(_is_count, _is_count))
+
+SHAPES = {
+    HELLO: {"protocol": _is_int, "version": _is_str, "facts": _is_dict, "cached": _is_bool},
+    NEED: {"blob": _is_count},
+    PREPARED: {
+        "ports": _list_of(_is_port),
+        "extra_ports": _list_of(_is_port),
+        "run_dir": _is_str,
+        "workdir": _is_str,
+        "python": _is_str,
+        "script": _or_none(_is_str),
+        "reach": _list_of(_pair_of(_is_str, _is_str)),
+    },
+    REFUSED: {"reasons": _list_of(_is_str)},
+    STARTED: {"rank": _is_count, "pid": _is_count, "at": _is_seconds},
+    NOT_STARTED: {"rank": _is_count, "at": _is_seconds, "error": _is_str},
+    EXITED: {
+        "rank": _is_count,
+        "pid": _is_count,
+        "code": _is_int,
+        "at": _is_seconds,
+        "seconds": _is_seconds,
+        "stopped": _is_bool,
+        "killed": _is_bool,
+        "sizes": _sizes,
+        "tail": _list_of(_is_str),
+    },
+    DONE: {
+        "leftovers": _list_of(_is_count),
+        "swept": _is_count,
+        "sizes": _list_of(_pair_of(_is_count, _is_count, _is_count)),
+    },
+    LOST_OUTPUT: {"rank": _is_count, "stream": _is_count, "offset": _is_count, "count": _is_count},
+    NOTICE: {"text": _is_str},
+    PREPARE: {
+        "run": is_token,
+        "node_rank": _is_count,
+        "ranks": _list_of(_is_count, MAX_RANKS),
+        "python": _or_none(_is_text),
+        "command": _or_none(_is_text),
+        "script": _or_none(_is_script),
+        "workdir": _is_text,
+        "is_workdir_required": _is_bool,
+        "start_port": _or_none(_is_port),
+        "master_port": _or_none(_is_port),
+        "extra_ports": _is_count,
+        "probes": _list_of(_pair_of(_is_text, _is_port), 256),
+        "grace": _is_seconds,
+        "orphan_grace": _is_seconds,
+    },
+    START: {
+        "unset": _list_of(_is_text),
+        "env": _is_environment,
+        "files": _list_of(_pair_of(is_file_name, _is_str)),
+        "trainers": _list_of(_is_trainer, MAX_RANKS),
+    },
+    STOP: {"grace": _is_seconds},
+    SIGNAL: {"signal": _is_str, "ranks": _or_none(_list_of(_is_count))},
+    FINISH: {"keep": _is_bool},
+}  # type: Dict[str, Dict[str, Callable[[Any], bool]]]
+
+
+def make(kind: str, **fields: Any) -> Message:
+    """A message to send.
+
+    Raises:
+        ValueError: our own misuse.
+    """
+    message = dict(fields, type=kind)
+    problem = problem_of(message)
+    if problem:
+        raise ValueError(problem)
+    return message
+
+
+def problem_of(message: Message) -> Optional[str]:
+    """What is wrong with a message, or None."""
+    kind = message.get("type")
+    shape = SHAPES.get(kind) if isinstance(kind, str) else None
+    if shape is None:
+        return "unknown message %r" % (kind,)
+    wrong = []  # type: List[str]
+    for name, check in shape.items():
+        if name not in message:
+            wrong.append("%s is missing" % name)
+        elif not check(message[name]):
+            wrong.append("%s=%.80r" % (name, message[name]))
+    return "%s: %s" % (kind, ", ".join(wrong)) if wrong else None
