@@ -80,10 +80,11 @@ def assign(sites: Sequence[Site], master_port: int, coordinator_port: int) -> La
     rank = 0
     for node_rank, site in enumerate(sites):
         trainers = []
+        has_devices = len(site.devices) >= len(site.ports)  # one each, or none for anybody
         for local_rank, port in enumerate(site.ports):
-            devices = (site.devices[local_rank],) if local_rank < len(site.devices) else ()
+            devices = (site.devices[local_rank],) if has_devices else ()
             trainers.append(Trainer(rank, local_rank, join_endpoint(site.address, port), devices))
             rank += 1
-        kind = site.device_kind if len(site.devices) >= len(site.ports) else "cpu"
+        kind = site.device_kind if has_devices else "cpu"
         pods.append(Pod(node_rank, site.host, site.address, site.interface, kind, tuple(trainers)))
     return Layout(tuple(pods), (sites[0].address, master_port), coordinator_port)

@@ -1,0 +1,42 @@
+"""What torchrun's workers find: torch.distributed's env:// variables and those of torch elastic. Pure."""
+
+from mnspawn.contract.base import Contract, Scene, Share
+from mnspawn.layout import Pod, Trainer
+
+
+def _shared(scene: Scene, pod: Pod) -> Share:
+    address, port = scene.layout.rendezvous
+    env = {
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(scene.world_size),
+        "LOCAL_WORLD_SIZE": str(len(pod.trainers)),
+        "GROUP_RANK": str(pod.node_rank),
+        "GROUP_WORLD_SIZE": str(len(scene.layout.pods)),
+        "NODE_RANK": str(pod.node_rank),  # Lightning's word for GROUP_RANK
+        "ROLE_NAME": "default",
+        "ROLE_WORLD_SIZE": str(scene.world_size),
+        "TORCHELASTIC_RUN_ID": scene.run,
+        "TORCHELASTIC_RESTART_COUNT": str(scene.attempt),
+        "TORCHELASTIC_MAX_RESTARTS": str(scene.max_restarts),
+        # TORCHELASTIC_USE_AGENT_STORE stays away: it tells rank 0 that somebody else hosts the store.
+    }
+    defaults = {
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+    }
+    if len(pod.trainers) > 1:
+        defaults["OMP_NUM_THREADS"] = "1"  # else each trainer starts a thread per core
+    return Share(env, defaults)
+
+
+def _own(scene: Scene, pod: Pod, trainer: Trainer) -> dict[str, str]:
+    return {
+        "RANK": str(trainer.rank),
+        "LOCAL_RANK": str(trainer.local_rank),
+        "ROLE_RANK": str(trainer.rank),
+        "TORCHELASTIC_ERROR_FILE": scene.path(pod, f"error.{trainer.local_rank}.json"),
+    }
+
+
+TORCH = Contract("torch", "RANK, WORLD_SIZE, MASTER_ADDR, ... as torchrun sets them", _shared, _own)

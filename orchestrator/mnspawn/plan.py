@@ -1,0 +1,236 @@
+"""What every host shall start: program + layout + contracts -> LaunchPlan. Pure; printable and serialisable."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mnspawn import contract
+from mnspawn.errors import UsageError
+from mnspawn.layout import Layout, Pod, join_endpoint
+
+# One string of argv or "NAME=value" with its final NUL is at most 128 KiB (MAX_ARG_STRLEN, execve(2)).
+LONGEST_STRING = 131_071
+
+_SECRET_NAME = re.compile(
+    r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|COOKIE|PRIVATE|KEY(_|$)|_PW$|_PWD$|_DSN$", re.I
+)
+_SECRET_VALUE = re.compile(r"://[^/\s]*:[^/\s]+@")  # a password inside a URL
+MASK = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a trainer runs: a script file, a Python module, or any command; `args` byte for byte as given."""
+
+    kind: Literal["script", "module", "command"]
+    target: str
+    args: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """What holds for the whole run.
+
+    Attributes:
+        env: given variables (-x), values resolved; they win over the host's and the inventory's.
+        keep_proxy: leave http_proxy and https_proxy of the hosts' environments in place.
+        attempt, max_restarts: restarts of the whole run so far, and how many there may be.
+    """
+
+    run: str
+    program: Program
+    contracts: tuple[str, ...] = contract.DEFAULT
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    keep_proxy: bool = False
+    attempt: int = 0
+    max_restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What one host said of itself in HELLO and PREPARED, as far as the plan needs it.
+
+    Attributes:
+        script: where the program's script is on this host (None: at the path that was given).
+        environ: those of contract.WATCHED that the host's own environment has set.
+        host_env: the inventory's variables of this host.
+    """
+
+    python: str
+    run_dir: str
+    workdir: str
+    script: str | None = None
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    host_env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerPlan:
+    """One rank: its argv and the variables that only it gets."""
+
+    rank: int
+    local_rank: int
+    argv: tuple[str, ...] = field(repr=False)
+    env: dict[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlan:
+    """One host's share. A trainer's environment is the host's less `unset`, then `env`, then its own `env`.
+
+    Attributes:
+        unset: names, or PREFIX*.
+        env: the same for all trainers of the pod.
+        files: (name, content) to be written into the run directory before the start.
+    """
+
+    node_rank: int
+    host: str
+    workdir: str
+    unset: tuple[str, ...]
+    env: dict[str, str] = field(repr=False)
+    files: tuple[tuple[str, str], ...] = field(repr=False)
+    trainers: tuple[TrainerPlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """Everything that will be started, before anything is."""
+
+    run: str
+    layout: Layout
+    pods: tuple[PodPlan, ...]
+
+    def describe(self, reveal: bool = True) -> dict[str, Any]:
+        """As JSON-able values. `env` is all that mnspawn gives a rank on top of the host's own environment.
+
+        Args:
+                reveal: False replaces the values of variables that look like secrets.
+        """
+        return {
+            "run": self.run,
+            "world_size": self.layout.world_size,
+            "rendezvous": join_endpoint(*self.layout.rendezvous),
+            "pods": [
+                {
+                    "node_rank": pod.node_rank,
+                    "host": pod.host,
+                    "address": pod.address,
+                    "interface": pod.interface,
+                    "workdir": pod_plan.workdir,
+                    "unset": list(pod_plan.unset),
+                    "files": [name for name, _ in pod_plan.files],
+                    "trainers": [
+                        {
+                            "rank": trainer.rank,
+                            "local_rank": trainer.local_rank,
+                            "endpoint": trainer.endpoint,
+                            "devices": list(trainer.devices),
+                            "argv": list(trainer_plan.argv),
+                            "env": _shown(pod_plan.env | trainer_plan.env, reveal),
+                        }
+                        for trainer, trainer_plan in zip(pod.trainers, pod_plan.trainers, strict=True)
+                    ],
+                }
+                for pod, pod_plan in zip(self.layout.pods, self.pods, strict=True)
+            ],
+        }
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a variable looks as if its value were not for other eyes: by its name, or a password in a URL."""
+    return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
+
+
+def build(spec: LaunchSpec, layout: Layout, grounds: Sequence[Ground]) -> LaunchPlan:
+    """Complete the plan of a run: argv and environment of every rank.
+
+    Args:
+        grounds: one per pod, in the order of `layout.pods`.
+
+    Raises:
+        UsageError: an unknown contract; a variable or an argument that no process can be given.
+    """
+    contracts = contract.choose(spec.contracts)
+    given = _checked(spec.env, "env")
+    for position, argument in enumerate((spec.program.target, *spec.program.args)):
+        _check_string(argument, f"argument {position} of the program" if position else "program")
+    scene = contract.depict(
+        spec.run,
+        layout,
+        tuple(ground.run_dir for ground in grounds),
+        attempt=spec.attempt,
+        max_restarts=spec.max_restarts,
+    )
+    unset = contract.SCRUBBED if spec.keep_proxy else (*contract.SCRUBBED, *contract.PROXIES)
+    pods = tuple(
+        _plan_pod(spec, scene, contracts, pod, ground, given, unset)
+        for pod, ground in zip(layout.pods, grounds, strict=True)
+    )
+    return LaunchPlan(spec.run, layout, pods)
+
+
+def _plan_pod(
+    spec: LaunchSpec,
+    scene: contract.Scene,
+    contracts: tuple[contract.Contract, ...],
+    pod: Pod,
+    ground: Ground,
+    given: dict[str, str],
+    unset: tuple[str, ...],
+) -> PodPlan:
+    shares = [chosen.shared(scene, pod) for chosen in contracts]
+    defaults: dict[str, str] = {}
+    if spec.program.kind == "command":
+        defaults["PYTHONUNBUFFERED"] = "1"  # what -u does for scripts: output comes when it is written
+    for share in shares:
+        defaults |= share.defaults
+    env = {name: value for name, value in defaults.items() if name not in ground.environ}
+    env |= _checked(ground.host_env, f"{pod.host}: inventory variable")
+    env |= given
+    for share in shares:
+        env |= _checked(share.env.items(), f"{pod.host}: contract")
+    argv = _argv(spec.program, ground)
+    trainers = []
+    for trainer in pod.trainers:
+        own: dict[str, str] = {}
+        for chosen in contracts:
+            own |= _checked(chosen.own(scene, pod, trainer).items(), f"{pod.host}: contract {chosen.name}")
+        trainers.append(TrainerPlan(trainer.rank, trainer.local_rank, argv, own))
+    files = tuple(file for share in shares for file in share.files)
+    return PodPlan(pod.node_rank, pod.host, ground.workdir, unset, env, files, tuple(trainers))
+
+
+def _argv(program: Program, ground: Ground) -> tuple[str, ...]:
+    if program.kind == "script":
+        return (ground.python, "-u", ground.script or program.target, *program.args)
+    if program.kind == "module":
+        return (ground.python, "-u", "-m", program.target, *program.args)
+    return (program.target, *program.args)
+
+
+def _checked(variables: Iterable[tuple[str, str]], origin: str) -> dict[str, str]:
+    checked = dict(variables)
+    for name, value in checked.items():
+        if not name or "=" in name or "\0" in name:
+            raise UsageError(f"expected a variable's name, found {name!r}", place=origin)
+        _check_string(f"{name}={value}", f"{origin} {name}")
+    return checked
+
+
+def _check_string(text: str, place: str) -> None:
+    if "\0" in text:
+        raise UsageError("expected text without NUL characters: no process can be given one", place=place)
+    try:
+        size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        raise UsageError(
+            "expected text or escaped bytes, found a surrogate that stands for no byte", place=place
+        ) from None
+    if size > LONGEST_STRING:
+        raise UsageError(f"expected at most {LONGEST_STRING} bytes (Linux's limit), found {size}", place=place)
+
+
+def _shown(env: dict[str, str], reveal: bool) -> dict[str, str]:
+    return env if reveal else {name: MASK if is_secret(name, value) else value for name, value in env.items()}
