@@ -50,6 +50,10 @@ class Finished(NamedTuple):
 Action = Union[SendSignal, Sweep, Ended, Finished]
 
 
+def _has_failed(trainer: TrainerMachine) -> bool:
+    return trainer.has_ended and trainer.code != 0  # a rank that could not be started has no code
+
+
 class PodMachine:
     """Supervises the trainers of one host.
 
@@ -68,7 +72,6 @@ class PodMachine:
         self._scan_at = None  # type: Optional[float]
         self._scan_delay = SCAN_FIRST
         self._swept = set()  # type: set[int]
-        self._orphaned_at = None  # type: Optional[float]
 
     def _move(self, fact: str) -> None:
         try:
@@ -88,16 +91,20 @@ class PodMachine:
     def spawned(self, rank: int, pid: int, now: float) -> None:
         self.trainers[rank].spawned(pid, now)
 
-    def spawn_failed(self, rank: int, now: float) -> None:
-        """The rest of the pod is stopped: a rank that never was is a failure."""
+    def spawn_failed(self, rank: int) -> None:
         self.trainers[rank].spawn_failed()
-        self.stop(now, self._grace)
 
-    def exited(self, rank: int, code: int, now: float) -> None:
-        trainer = self.trainers[rank]
-        trainer.exited(code)
+    def exited(self, rank: int, code: int) -> None:
+        self.trainers[rank].exited(code)
         self._actions.append(Ended(rank))
-        if code != 0 and self.state is P.RUNNING:
+
+    def settle(self, now: float) -> None:
+        """Decide what follows from the deaths told since the last call.
+
+        Apart from `exited`, so that trainers that died together are all told before the first death stops the rest:
+        a death that our own stop did not cause must not be marked as if it had.
+        """
+        if self.state is P.RUNNING and any(_has_failed(trainer) for trainer in self.trainers.values()):
             self.stop(now, self._grace)
         self._look_for_end(now)
 

@@ -1,0 +1,1 @@
+"""All of the agent that touches the system."""

@@ -1,0 +1,106 @@
+"""What a host says of itself in HELLO. Reads the system, changes nothing."""
+
+import ctypes
+import os
+import socket
+import struct
+import sys
+import time
+from typing import Any, Dict, List
+
+from . import devices
+
+# variables whose presence in the host's own environment changes what a contract sets
+WATCHED = (
+    "CUDA_VISIBLE_DEVICES",
+    "XPU_VISIBLE_DEVICES",
+    "GLOO_SOCKET_IFNAME",
+    "NCCL_SOCKET_IFNAME",
+    "OMP_NUM_THREADS",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+)
+
+
+def collect() -> Dict[str, Any]:
+    """JSON-able facts of this host, cheap enough to be collected before every run."""
+    found = devices.find()
+    return {
+        "python": sys.executable or "",
+        "python_version": list(sys.version_info[:3]),
+        "cpus": os.cpu_count() or 1,
+        "device_kind": found["kind"],
+        "devices": found["devices"],
+        "device_problem": found["problem"],
+        "interfaces": interfaces(),
+        "ssh_address": ssh_address(),
+        "hostname": socket.gethostname(),
+        "netid": netid(),
+        "user": os.getuid(),
+        "home": os.path.expanduser("~"),
+        "pid": os.getpid(),
+        "monotonic": time.monotonic(),
+        "time": time.time(),
+        "env": {name: os.environ[name] for name in WATCHED if name in os.environ},
+    }
+
+
+def ssh_address() -> str:
+    """The address at which sshd was reached, seen from here; "" without SSH."""
+    parts = os.environ.get("SSH_CONNECTION", "").split()
+    return parts[2] if len(parts) == 4 else ""
+
+
+def netid() -> str:
+    """The same for all who share this network stack: then a loopback address is good between them."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot = file.read().strip()
+        return "%s:%d" % (boot, os.stat("/proc/self/ns/net").st_ino)
+    except OSError:
+        return socket.gethostname()
+
+
+class _Sockaddr(ctypes.Structure):
+    _fields_ = [("family", ctypes.c_ushort), ("data", ctypes.c_ubyte * 26)]
+
+
+class _Ifaddrs(ctypes.Structure):
+    pass
+
+
+_Ifaddrs._fields_ = [
+    ("next", ctypes.POINTER(_Ifaddrs)),
+    ("name", ctypes.c_char_p),
+    ("flags", ctypes.c_uint),
+    ("address", ctypes.POINTER(_Sockaddr)),
+    ("netmask", ctypes.c_void_p),
+    ("broadcast", ctypes.c_void_p),
+    ("data", ctypes.c_void_p),
+]
+
+IFF_UP = 0x1
+
+
+def interfaces() -> List[List[str]]:
+    """[interface, address] of everything that is up, IPv4 first, link-local IPv6 left out (getifaddrs(3))."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    first = ctypes.POINTER(_Ifaddrs)()
+    if libc.getifaddrs(ctypes.byref(first)) != 0:
+        return []
+    four, six = [], []
+    try:
+        entry = first
+        while entry:
+            item = entry.contents
+            if item.address and item.flags & IFF_UP:
+                raw = bytes(bytearray(item.address.contents.data))
+                name = item.name.decode("utf-8", "replace")
+                if item.address.contents.family == socket.AF_INET:
+                    four.append([name, socket.inet_ntop(socket.AF_INET, raw[2:6])])
+                elif item.address.contents.family == socket.AF_INET6:
+                    if struct.unpack(">H", raw[6:8])[0] & 0xFFC0 != 0xFE80:
+                        six.append([name, socket.inet_ntop(socket.AF_INET6, raw[6:22])])
+            entry = item.next
+    finally:
+        libc.freeifaddrs(first)
+    return four + six

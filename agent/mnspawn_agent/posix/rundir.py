@@ -1,0 +1,157 @@
+"""The folders that the agent keeps on a host: where they may be, that they are ours, and what is in them."""
+
+import json
+import os
+import shutil
+import stat
+import time
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+PROBE = b"x" * 65536  # enough to see a full disk behind a folder that can still be made
+KEEP_SECONDS = 14 * 86400  # finished runs are kept for `logs` this long
+KEEP_BYTES = 2 << 30  # and while they take less than this in all
+
+
+class NothingWritable(Exception):
+    """No folder can hold a run; the text lists what was tried and why not."""
+
+
+def state_candidates() -> List[str]:
+    """Folders that may hold run directories, best first."""
+    home = os.path.expanduser("~")
+    places = []
+    if os.environ.get("XDG_STATE_HOME", "").startswith("/"):
+        places.append(os.path.join(os.environ["XDG_STATE_HOME"], "mnspawn"))
+    if home.startswith("/"):
+        places.append(os.path.join(home, ".local", "state", "mnspawn"))
+    name = "mnspawn-%d" % os.getuid()
+    places.append(os.path.join("/var/tmp", name))
+    places.append(os.path.join("/tmp", name))
+    if os.environ.get("XDG_RUNTIME_DIR", "").startswith("/"):
+        places.append(os.path.join(os.environ["XDG_RUNTIME_DIR"], "mnspawn"))
+    places.append(os.path.join("/dev/shm", name))
+    return places
+
+
+def make_private(path: str) -> None:
+    """A folder of mode 0700 that is ours. Raises OSError, also when it is somebody else's."""
+    os.makedirs(path, 0o700, exist_ok=True)
+    status = os.lstat(path)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise OSError("%s belongs to uid %d" % (path, status.st_uid))
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        os.chmod(path, 0o700)
+
+
+def find_root() -> str:
+    """The first folder that really takes bytes.
+
+    Raises:
+        NothingWritable: none does.
+    """
+    reasons = []
+    for place in state_candidates():
+        probe = os.path.join(place, ".probe-%d" % os.getpid())
+        try:
+            make_private(place)
+            with open(probe, "wb") as file:
+                file.write(PROBE)
+            os.unlink(probe)
+            return place
+        except OSError as error:
+            reasons.append("%s: %s" % (place, error.strerror or error))
+            try:
+                os.unlink(probe)
+            except OSError:
+                pass  # it could not even be made
+    raise NothingWritable("; ".join(reasons))
+
+
+class RunDir:
+    """`<root>/runs/<run>/<node_rank>`: status, spool files, log and control socket of one pod."""
+
+    def __init__(self, root: str, run: str, node_rank: int) -> None:
+        self.path = os.path.join(root, "runs", run, str(node_rank))
+        for folder in (os.path.join(root, "runs"), os.path.join(root, "runs", run), self.path):
+            make_private(folder)
+
+    def join(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    def write(self, name: str, content: bytes) -> str:
+        """Write a whole file so that nobody ever sees half of it; gives its path."""
+        path = self.join(name)
+        temporary = "%s.tmp-%d" % (path, os.getpid())
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(fd, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+        return path
+
+    def write_status(self, status: Dict[str, Any]) -> None:
+        self.write("status.json", json.dumps(status, indent=1, sort_keys=True).encode("ascii"))
+
+    def open_stream(self, rank: int, suffix: str) -> Tuple[str, int]:
+        """(path, descriptor for appending) of a new, empty spool file."""
+        path = self.join("rank-%d.%s" % (rank, suffix))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        return path, os.open(path, flags, 0o600)
+
+    def remove(self) -> None:
+        """Remove the pod's folder, and the run's when it was the last in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        try:
+            os.rmdir(os.path.dirname(self.path))
+        except OSError:
+            pass  # another pod's folder is in it
+
+
+def read_status(path: str) -> Optional[Dict[str, Any]]:
+    """A pod's status; None where there is none that can be read."""
+    try:
+        with open(os.path.join(path, "status.json"), "rb") as file:
+            status = json.loads(file.read().decode("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return status if isinstance(status, dict) else None
+
+
+def list_pods(root: str) -> Iterator[Tuple[str, str, str]]:
+    """(run, node_rank, path) of every pod folder below a root."""
+    runs = os.path.join(root, "runs")
+    try:
+        names = sorted(os.listdir(runs))
+    except OSError:
+        return
+    for run in names:
+        try:
+            pods = sorted(os.listdir(os.path.join(runs, run)))
+        except OSError:
+            continue  # not a folder, or it went meanwhile
+        for pod in pods:
+            yield run, pod, os.path.join(runs, run, pod)
+
+
+def prune(root: str, now: Optional[float] = None) -> None:
+    """Remove folders of finished runs that are old, and the oldest while all are too large."""
+    now = time.time() if now is None else now
+    finished = []
+    for _, _, path in list_pods(root):
+        status = read_status(path)
+        if status is None or status.get("state") != "done":
+            continue
+        try:
+            size = sum(entry.stat().st_blocks * 512 for entry in os.scandir(path) if entry.is_file())
+            finished.append((os.stat(os.path.join(path, "status.json")).st_mtime, size, path))
+        except OSError:
+            continue  # it goes while we look
+    finished.sort()
+    total = sum(size for _, size, _ in finished)
+    for ended, size, path in finished:
+        if now - ended > KEEP_SECONDS or total > KEEP_BYTES:
+            shutil.rmtree(path, ignore_errors=True)
+            total -= size
+            try:
+                os.rmdir(os.path.dirname(path))
+            except OSError:
+                pass  # other pods of the run are still there

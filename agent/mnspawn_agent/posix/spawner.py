@@ -1,0 +1,79 @@
+"""Starts one trainer: own session, dies with the agent, output into its files. Does not wait for it."""
+
+import os
+import signal
+import sys
+from typing import Dict, List
+
+from . import libc
+
+RESET = [getattr(signal, name) for name in ("SIGPIPE", "SIGINT", "SIGTERM", "SIGHUP", "SIGCHLD", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXFSZ") if hasattr(signal, name)]
+
+
+class SpawnError(Exception):
+    """The program could not be executed; the text says which and why."""
+
+
+def spawn(argv: List[str], env: Dict[str, str], workdir: str, stdout: int, stderr: int) -> int:
+    """Fork and execute; returns the pid, which is also its session and process group.
+
+    Args:
+        argv: argv[0] is looked up in the PATH of `env` when it has no slash.
+        stdout: descriptor, opened for appending.
+
+    Raises:
+        SpawnError: no such program, not executable, no such folder, no more processes.
+    """
+    report_in, report_out = os.pipe()  # close-on-exec: the parent reads nothing when exec worked
+    parent = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        os.close(report_in)
+        os.close(report_out)
+        raise SpawnError("fork: %s" % error.strerror)
+    if pid == 0:
+        try:
+            _become(argv, env, workdir, stdout, stderr, parent)
+        except OSError as error:
+            os.write(report_out, ("%s: %s" % (error.filename or argv[0], error.strerror)).encode("utf-8", "replace"))
+        except BaseException as error:  # this is the child: nothing may escape into the agent's own code
+            os.write(report_out, repr(error).encode("utf-8", "replace"))
+        finally:
+            os._exit(127)
+    os.close(report_out)
+    try:
+        problem = _read_all(report_in)
+    finally:
+        os.close(report_in)
+    if problem:
+        os.waitpid(pid, 0)
+        raise SpawnError(problem.decode("utf-8", "replace"))
+    return pid
+
+
+def _become(argv: List[str], env: Dict[str, str], workdir: str, stdout: int, stderr: int, parent: int) -> None:
+    os.setsid()
+    if sys.platform.startswith("linux"):
+        libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(128 + signal.SIGKILL)
+    for number in RESET:
+        signal.signal(number, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    os.chdir(workdir)
+    os.execvpe(argv[0], argv, env)
+
+
+def _read_all(fd: int) -> bytes:
+    parts = []
+    while True:
+        part = os.read(fd, 4096)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)

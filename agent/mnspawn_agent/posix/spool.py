@@ -1,0 +1,157 @@
+"""Follows the files that trainers write their output to: which have more, and the next bytes from an offset."""
+
+import os
+from collections import deque
+from typing import Deque, Dict, List, Optional, Tuple
+
+from . import libc
+
+POLL_INTERVAL = 0.05  # where inotify is not to be had
+TAIL_BYTES = 16384
+TAIL_LINES = 20
+
+
+class Spool:
+    """One stream of one rank. Offsets count from the trainer's first byte, also when a file was cut short."""
+
+    def __init__(self, rank: int, stream: int, path: str) -> None:
+        self.rank = rank
+        self.stream = stream
+        self.path = path
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.offset = 0  # next byte to send
+        self._base = 0  # offset of the file's first byte: not 0 once somebody truncated it
+
+    @property
+    def size(self) -> int:
+        """Offset behind the last byte that is there."""
+        return max(self._base + os.fstat(self.fd).st_size, self._base)
+
+    def read(self, count: int) -> bytes:
+        """The next bytes, b"" when there are no more for now."""
+        chunk = os.pread(self.fd, count, self.offset - self._base)
+        if not chunk and os.fstat(self.fd).st_size < self.offset - self._base:
+            self._base = self.offset  # a trainer truncated its own output (`> /dev/stdout`): what comes is new
+            chunk = os.pread(self.fd, count, 0)
+        self.offset += len(chunk)
+        return chunk
+
+    def rewind(self, offset: int) -> int:
+        """Go back to an offset that the controller asks for; gives the bytes that are not there any more."""
+        start = max(offset, self._base)
+        self.offset = min(start, self.size)
+        return max(0, start - offset)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+class Spools:
+    """All streams of a pod, and which of them may have more to read."""
+
+    def __init__(self) -> None:
+        self._all = {}  # type: Dict[Tuple[int, int], Spool]
+        self._dirty = deque()  # type: Deque[Spool]
+        self._watches = {}  # type: Dict[int, Spool]
+        self.inotify = None  # type: Optional[int]
+        try:
+            self.inotify = libc.inotify_open()
+        except (OSError, AttributeError):
+            pass  # polling does it: see poll_interval
+
+    @property
+    def poll_interval(self) -> Optional[float]:
+        """Seconds between looks where the system doesn't say when files grow."""
+        return POLL_INTERVAL if self.inotify is None and self._all else None
+
+    def add(self, spool: Spool) -> None:
+        self._all[spool.rank, spool.stream] = spool
+        if self.inotify is not None:
+            try:
+                self._watches[libc.inotify_watch(self.inotify, spool.path)] = spool
+            except OSError:  # out of watches (fs.inotify.max_user_watches)
+                os.close(self.inotify)
+                self.inotify = None
+                self._watches.clear()
+        self.mark(spool)
+
+    def mark(self, spool: Spool) -> None:
+        if spool not in self._dirty:
+            self._dirty.append(spool)
+
+    def mark_all(self) -> None:
+        for spool in self._all.values():
+            self.mark(spool)
+
+    def read_inotify(self) -> None:
+        """Mark the spools that inotify speaks of."""
+        assert self.inotify is not None
+        try:
+            events = os.read(self.inotify, 65536)
+        except BlockingIOError:
+            return
+        position = 0
+        while position + 16 <= len(events):
+            watch = int.from_bytes(events[position : position + 4], "little")
+            mask = int.from_bytes(events[position + 4 : position + 8], "little")
+            position += 16 + int.from_bytes(events[position + 12 : position + 16], "little")
+            if mask & 0x4000:  # IN_Q_OVERFLOW: events were dropped
+                self.mark_all()
+            elif watch in self._watches:
+                self.mark(self._watches[watch])
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._dirty)
+
+    def next_chunk(self, count: int) -> Optional[Tuple[Spool, int, bytes]]:
+        """(spool, offset, bytes) of the next stream in turn, None when all are read for now."""
+        while self._dirty:
+            spool = self._dirty.popleft()
+            offset = spool.offset
+            chunk = spool.read(count)
+            if chunk:
+                self._dirty.append(spool)  # to the back: ranks take turns
+                return spool, offset, chunk
+        return None
+
+    def of(self, rank: int) -> List[Spool]:
+        return [spool for spool in self._all.values() if spool.rank == rank]
+
+    def get(self, rank: int, stream: int) -> Optional[Spool]:
+        return self._all.get((rank, stream))
+
+    def sizes(self) -> List[List[int]]:
+        return [[spool.rank, spool.stream, spool.size] for spool in self._all.values()]
+
+    def rewind_all(self, offsets: Dict[Tuple[int, int], int]) -> List[Tuple[Spool, int, int]]:
+        """Take every stream back to what the controller has; gives (spool, offset, count) of bytes that are gone."""
+        gone = []
+        for key, spool in self._all.items():
+            offset = offsets.get(key, 0)
+            missing = spool.rewind(offset)
+            if missing:
+                gone.append((spool, offset, missing))
+        self.mark_all()
+        return gone
+
+    def close(self) -> None:
+        for spool in self._all.values():
+            spool.close()
+        if self.inotify is not None:
+            os.close(self.inotify)
+
+
+def tail_of(path: str) -> List[str]:
+    """The last lines of a file, as text that JSON can hold."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - TAIL_BYTES))
+        lines = file.read().split(b"\n")
+    if size > TAIL_BYTES:
+        lines = lines[1:] or lines
+    # a progress bar redraws its line with \r: only what it ended as counts
+    finals = [line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "backslashreplace") for line in lines]
+    while finals and not finals[-1].strip():
+        finals.pop()
+    return finals[-TAIL_LINES:]
