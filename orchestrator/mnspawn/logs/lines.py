@@ -1,0 +1,86 @@
+"""Whole lines out of chunks of bytes, one assembler a stream. Pure: decodes nothing, keeps no clock.
+
+Only b"\\n" ends a line. A b"\\r" (progress bars, CRLF), NUL and bytes that are no UTF-8 are part of the line they
+stand in and pass unchanged. Work is done on whole chunks, never line by line: hundreds of megabytes a second.
+"""
+
+LINE_LIMIT = 256 * 1024  # a longer line passes in pieces: 64 KiB lines stay whole, 500 ranks' half lines fit in memory
+
+
+class LineAssembler:
+    """Takes the chunks of one stream and gives blocks that end where a line ends.
+
+    The blocks, joined, are the chunks, joined. A block that doesn't end in b"\\n" ends in a piece of a line longer than
+    the limit or is, from `flush`, a tail that was never ended.
+    """
+
+    __slots__ = ("_limit", "_parts", "_pending")
+
+    def __init__(self, limit: int = LINE_LIMIT) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []  # of a line whose end has not come; joined once, so that 1-byte chunks stay cheap
+        self._pending = 0
+
+    @property
+    def pending(self) -> int:
+        """How many bytes of a half line are held."""
+        return self._pending
+
+    @property
+    def half_line(self) -> bytes:
+        """The held bytes themselves: a progress bar's state, for a terminal's live line."""
+        return b"".join(self._parts)
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take a chunk; give everything up to the last line end seen, b"" when there is none yet."""
+        end = chunk.rfind(b"\n") + 1
+        if not end:
+            if chunk:
+                self._parts.append(chunk)
+                self._pending += len(chunk)
+            return self._overflow() if self._pending > self._limit else b""
+        if self._parts:
+            self._parts.append(chunk[:end])
+            block = b"".join(self._parts)
+            self._parts.clear()
+        else:
+            block = chunk if end == len(chunk) else chunk[:end]
+        self._pending = len(chunk) - end
+        if self._pending:
+            self._parts.append(chunk[end:])
+            if self._pending > self._limit:
+                block += self._overflow()
+        return block
+
+    def flush(self) -> bytes:
+        """The stream is over: give the unterminated tail as it is."""
+        tail = b"".join(self._parts)
+        self._parts.clear()
+        self._pending = 0
+        return tail
+
+    def _overflow(self) -> bytes:
+        held = self.flush()
+        cut = len(held) - len(held) % self._limit
+        if cut < len(held):
+            self._parts.append(held[cut:])
+            self._pending = len(held) - cut
+        return held[:cut]
+
+
+def prefix_lines(block: bytes, prefix: bytes, *, is_continued: bool = False) -> bytes:
+    """Put `prefix` in front of every line of a block; not of the first when that goes on a line that has it."""
+    if not block or not prefix:
+        return block
+    if block.endswith(b"\n"):
+        body = block[:-1].replace(b"\n", b"\n" + prefix) + b"\n"
+    else:
+        body = block.replace(b"\n", b"\n" + prefix)
+    return body if is_continued else prefix + body
+
+
+def repeat_prefix_after_returns(text: bytes, prefix: bytes) -> bytes:
+    """For terminals: a lone b"\\r" goes back over the prefix, so write it again behind each (CRLF is left alone)."""
+    if b"\r" not in text or not prefix:
+        return text
+    return text.replace(b"\r", b"\r" + prefix).replace(b"\r" + prefix + b"\n", b"\r\n")

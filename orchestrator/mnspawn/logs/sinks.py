@@ -1,0 +1,228 @@
+"""Listeners of a run: what one is, and the console. Takes events in the loop's thread and never blocks it."""
+
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from mnspawn.events import (
+    Event,
+    HostLost,
+    OutputLost,
+    RunFinished,
+    RunStarting,
+    Stream,
+    TrainerExited,
+    TrainerOutput,
+    TrainerStarted,
+)
+from mnspawn.logs.lines import LineAssembler
+from mnspawn.logs.surface import Surface, is_same_file
+from mnspawn.logs.writer import ThreadedWriter, wait_written
+
+OURS = "mnspawn"  # who owns our own lines
+
+
+class Listener(Protocol):
+    """Somebody who sees a run. `on_event` is called in the loop's thread and must not block."""
+
+    @property
+    def backlog(self) -> int:
+        """Bytes accepted and not yet written; the engine takes no more output from the hosts while the sum is high."""
+        ...
+
+    def on_event(self, event: Event) -> None: ...
+
+    def bind(self, wake: Callable[[], None]) -> None:
+        """`wake` shall be called when the backlog falls; it may be called from any thread."""
+        ...
+
+    async def aclose(self) -> None:
+        """Return when everything is written, or nothing more can be."""
+        ...
+
+
+class OutputMode(Enum):
+    """How trainers' output looks on the console."""
+
+    PREFIX = "prefix"  # [host:rank] in front of every line
+    PLAIN = "plain"  # the lines alone
+    NONE = "none"
+
+
+class Wording(Protocol):
+    """Puts events into words; the console only decides where and when they appear."""
+
+    def line(self, event: Event) -> str | None:
+        """A line of ours for people, without its end, or None."""
+        ...
+
+    def live(self, event: Event) -> str | None:
+        """What a terminal's live line says from now on: "" for nothing, None for no change."""
+        ...
+
+
+class Silence:
+    """Wording for those who want trainers' output only."""
+
+    def line(self, event: Event) -> str | None:
+        return None
+
+    def live(self, event: Event) -> str | None:
+        return None
+
+
+@dataclass(slots=True)
+class _Source:
+    """One stream of one rank."""
+
+    fd: int
+    surface: Surface
+    owner: tuple[int, Stream | None]
+    prefix: bytes
+    is_direct: bool  # nobody else writes there: bytes pass as they come
+    lines: LineAssembler = field(default_factory=LineAssembler)
+
+
+class ConsoleSink:
+    """Trainers' stdout on our stdout, their stderr on our stderr, our own lines on stderr; every line whole.
+
+    Arguments:
+        mode: how output looks. In `plain`, the bytes of a run's only shown rank pass unchanged and at once.
+        ranks: show these only; None for all. What is not shown here is not lost elsewhere.
+        wording: what our own lines say.
+        stdout, stderr: descriptors to write to.
+
+    A half line waits for its end and is shown when its trainer exits; on a terminal the newest state of a progress bar
+    (text behind a b"\\r") is the live line meanwhile. Memory is bounded by `backlog` being heeded and by LINE_LIMIT a
+    stream. When a reader goes away the output for it is dropped and the run goes on.
+    """
+
+    def __init__(
+        self,
+        mode: OutputMode = OutputMode.PREFIX,
+        *,
+        ranks: Collection[int] | None = None,
+        wording: Wording | None = None,
+        stdout: int = 1,
+        stderr: int = 2,
+    ) -> None:
+        self._mode = mode
+        self._ranks = None if ranks is None else frozenset(ranks)
+        self._wording: Wording = wording or Silence()
+        self._fds = {Stream.STDOUT: stdout, Stream.STDERR: stderr}
+        self._err = Surface(ThreadedWriter("console stderr", self._on_failure), is_terminal=os.isatty(stderr))
+        self._out = self._err
+        if not is_same_file(stdout, stderr):
+            self._out = Surface(ThreadedWriter("console stdout", self._on_failure), is_terminal=os.isatty(stdout))
+        self._surfaces = {stdout: self._out, stderr: self._err}
+        self._sources: dict[tuple[int, Stream], _Source] = {}
+        self._hosts: dict[int, str] = {}
+        self._is_alone = False
+
+    @property
+    def backlog(self) -> int:
+        """Bytes accepted and not yet written."""
+        out = 0 if self._out is self._err else self._out.writer.backlog
+        return out + self._err.writer.backlog
+
+    def bind(self, wake: Callable[[], None]) -> None:
+        """`wake` is called from a writing thread when the backlog falls."""
+        for surface in self._surfaces.values():
+            surface.writer.bind(wake)
+
+    def on_event(self, event: Event) -> None:
+        """Show what is to be seen of an event."""
+        match event:
+            case TrainerOutput():
+                self._on_output(event)
+                return
+            case RunStarting():
+                shown = range(event.world_size) if self._ranks is None else self._ranks
+                self._is_alone = len(shown) == 1
+            case TrainerStarted():
+                self._hosts[event.rank] = event.host
+            case TrainerExited():
+                self._flush([event.rank])
+            case HostLost():
+                self._flush([rank for rank, host in self._hosts.items() if host == event.host])
+            case OutputLost():
+                self._flush([event.rank])
+            case RunFinished():
+                self._flush(self._hosts)
+        self._say(self._wording.line(event))
+        live = self._wording.live(event)
+        if live is not None:
+            self._err.show_live(self._fds[Stream.STDERR], OURS, live)
+
+    def say(self, line: str) -> None:
+        """Show a line of ours on stderr, behind everything shown so far."""
+        self._say(line)
+
+    async def aclose(self) -> None:
+        """Show the tails that were never ended, take the live line away, and wait until all is written."""
+        self._flush({rank for rank, _ in self._sources})
+        for fd, surface in self._surfaces.items():
+            if self._mode is OutputMode.PREFIX or surface.is_terminal:
+                surface.close_line()
+            surface.show_live(fd, OURS, "")
+        for surface in self._surfaces.values():  # twice the same where both are one: closing again is harmless
+            await wait_written(surface.writer)
+
+    def _on_output(self, event: TrainerOutput) -> None:
+        if self._mode is OutputMode.NONE or event.stream is Stream.RESULT:
+            return
+        source = self._sources.get((event.rank, event.stream))
+        if source is None:
+            if self._ranks is not None and event.rank not in self._ranks:
+                return
+            source = self._open_source(event)
+        if source.is_direct:
+            source.surface.show(source.fd, source.owner, event.chunk)
+            return
+        block = source.lines.feed(event.chunk)
+        if source.surface.is_terminal and (block or b"\r" in event.chunk):
+            self._show_progress(source)
+        source.surface.show(source.fd, source.owner, block, source.prefix)
+        if source.surface.is_terminal and b"\r" in block and not block.endswith(b"\n"):
+            source.surface.close_line()  # a bar that has filled the limit: leave its states, go on below
+
+    def _open_source(self, event: TrainerOutput) -> _Source:
+        self._hosts[event.rank] = event.host
+        is_prefixed = self._mode is OutputMode.PREFIX
+        is_direct = self._is_alone and not is_prefixed
+        fd = self._fds[event.stream]
+        source = _Source(
+            fd=fd,
+            surface=self._surfaces[fd],
+            owner=(event.rank, None if is_direct else event.stream),
+            prefix=f"[{event.host}:{event.rank}] ".encode() if is_prefixed else b"",
+            is_direct=is_direct,
+        )
+        self._sources[event.rank, event.stream] = source
+        return source
+
+    def _show_progress(self, source: _Source) -> None:
+        states = source.lines.half_line.split(b"\r")
+        state = source.prefix + (states[-1] or states[-2]) if len(states) > 1 else b""
+        source.surface.show_live(source.fd, source.owner, state.decode("utf-8", "replace"))
+
+    def _flush(self, ranks: Collection[int]) -> None:
+        for (rank, _), source in self._sources.items():
+            if rank not in ranks:
+                continue
+            source.surface.show_live(source.fd, source.owner, "")
+            source.surface.show(source.fd, source.owner, source.lines.flush(), source.prefix)
+            if self._mode is OutputMode.PREFIX or source.surface.is_terminal:
+                source.surface.close_line_of(source.owner)
+
+    def _say(self, line: str | None) -> None:
+        if line is not None:
+            self._err.show(self._fds[Stream.STDERR], OURS, line.encode("utf-8", "backslashreplace") + b"\n")
+
+    def _on_failure(self, fd: int, exc: OSError) -> None:
+        """A disk is full, or the like: say so where that can still be read. Called from a writing thread."""
+        if fd != self._fds[Stream.STDERR]:
+            text = f"mnspawn: standard output: {exc.strerror}: output from here on is not written there\n"
+            self._err.writer.put(self._fds[Stream.STDERR], text.encode())

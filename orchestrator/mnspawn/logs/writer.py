@@ -1,0 +1,155 @@
+"""Writes bytes to file descriptors from a thread of its own, so that a stopped reader blocks nobody else.
+
+It bounds nothing itself: whoever fills it watches `backlog` (the engine takes no more output while it is high).
+"""
+
+import asyncio
+import errno
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+MERGE = 256 * 1024  # small blocks are joined up to here: one system call instead of many
+WAKE_EVERY = 256 * 1024  # bytes written between two wake-ups of whoever waits for the backlog to fall
+
+# The reader went away (`| head -1`, a closed terminal): normal, and nothing to tell anybody.
+READER_IS_GONE = frozenset({errno.EPIPE, errno.EIO, errno.ECONNRESET})
+
+
+class ThreadedWriter:
+    """One thread and one queue; what is put first is written first, whatever its descriptor.
+
+    Two descriptors of one terminal share a writer, which keeps their order. A descriptor that can't be written any more
+    is given up: what was and will be put for it is dropped, and `on_failure` is told once, from the thread, unless its
+    reader just went away.
+    """
+
+    def __init__(self, name: str, on_failure: Callable[[int, OSError], None] | None = None) -> None:
+        self._name = name
+        self._on_failure = on_failure
+        self._queue: deque[tuple[int, bytes]] = deque()
+        self._changed = threading.Condition()
+        self._backlog = 0
+        self._since_wake = 0
+        self._wake: Callable[[], None] | None = None
+        self._on_done: list[Callable[[], None]] = []
+        self._is_closing = False
+        self._broken: dict[int, OSError] = {}
+        self._thread: threading.Thread | None = None
+
+    @property
+    def backlog(self) -> int:
+        """Bytes accepted and not yet written."""
+        return self._backlog
+
+    def bind(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from the writing thread, whenever the backlog has fallen."""
+        self._wake = wake
+
+    def is_broken(self, fd: int) -> bool:
+        """It was given up."""
+        return fd in self._broken
+
+    def put(self, fd: int, block: bytes) -> None:
+        """Accept bytes for a descriptor. Never blocks."""
+        if not block:
+            return
+        with self._changed:
+            if self._is_closing or fd in self._broken:
+                return
+            self._queue.append((fd, block))
+            self._backlog += len(block)
+            if self._thread is None:  # a daemon: one that hangs in a write to a stopped reader must not keep us alive
+                self._thread = threading.Thread(target=self._write_all, name=self._name, daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def close(self, on_done: Callable[[], None]) -> None:
+        """Accept no more; call `on_done`, from the thread, when all that can be written is written."""
+        with self._changed:
+            self._is_closing = True
+            if self._thread is not None and self._thread.is_alive():
+                self._on_done.append(on_done)
+                self._changed.notify()
+                return
+        on_done()
+
+    def _write_all(self) -> None:
+        while True:
+            with self._changed:
+                while not self._queue and not self._is_closing:
+                    self._changed.wait()
+                if not self._queue:
+                    waiting, self._on_done = self._on_done, []
+                    self._thread = None
+                    break
+                fd, block = self._take()
+            self._write(fd, block)
+        for on_done in waiting:
+            on_done()
+
+    def _take(self) -> tuple[int, bytes]:
+        fd, block = self._queue.popleft()
+        if not self._queue or self._queue[0][0] != fd or len(block) >= MERGE:
+            return fd, block
+        blocks, size = [block], len(block)
+        while self._queue and self._queue[0][0] == fd and size < MERGE:
+            block = self._queue.popleft()[1]
+            blocks.append(block)
+            size += len(block)
+        return fd, b"".join(blocks)
+
+    def _write(self, fd: int, block: bytes) -> None:
+        rest = memoryview(block)
+        while rest and fd not in self._broken:
+            try:
+                count = os.write(fd, rest)
+            except BlockingIOError:  # the descriptor came to us non-blocking and is shared: leave it so
+                poll = select.poll()
+                poll.register(fd, select.POLLOUT)
+                poll.poll()
+                continue
+            except OSError as exc:
+                self._give_up(fd, exc)
+                break
+            rest = rest[count:]
+            self._settle(count)
+        self._settle(len(rest))
+
+    def _give_up(self, fd: int, exc: OSError) -> None:
+        with self._changed:
+            self._broken[fd] = exc
+            dropped = sum(len(block) for owner, block in self._queue if owner == fd)
+            self._queue = deque((owner, block) for owner, block in self._queue if owner != fd)
+        self._settle(dropped)
+        if self._on_failure is not None and exc.errno not in READER_IS_GONE:
+            self._on_failure(fd, exc)
+
+    def _settle(self, count: int) -> None:
+        if not count:
+            return
+        with self._changed:
+            self._backlog -= count
+            self._since_wake += count
+            is_time = self._since_wake >= WAKE_EVERY or not self._backlog
+            if is_time:
+                self._since_wake = 0
+        if is_time and self._wake is not None:
+            with suppress(RuntimeError):  # the waiter's loop was closed while a stopped reader kept us: nobody waits
+                self._wake()
+
+
+async def wait_written(writer: ThreadedWriter) -> None:
+    """Close a writer; return when all that can be written is written."""
+    loop = asyncio.get_running_loop()
+    is_done = asyncio.Event()
+
+    def on_done() -> None:
+        with suppress(RuntimeError):  # as above
+            loop.call_soon_threadsafe(is_done.set)
+
+    writer.close(on_done)
+    await is_done.wait()

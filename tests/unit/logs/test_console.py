@@ -1,0 +1,204 @@
+"""The console: whole lines, one prefix each, the right stream, and readers that misbehave."""
+
+import asyncio
+import os
+import pty
+import threading
+from collections.abc import Iterable
+
+import pytest
+
+from mnspawn.events import (
+    Event,
+    HostLost,
+    Notice,
+    RunStarting,
+    Stream,
+    TrainerExited,
+    TrainerOutput,
+    TrainerStarted,
+)
+from mnspawn.logs.sinks import ConsoleSink, OutputMode, Silence
+
+OUT, ERR = Stream.STDOUT, Stream.STDERR
+
+
+class Words(Silence):
+    """Notices are lines; everything else is silence."""
+
+    def line(self, event: Event) -> str | None:
+        return f"mnspawn: {event.text}" if isinstance(event, Notice) else None
+
+
+def starting(world_size: int = 4) -> RunStarting:
+    return RunStarting(0.0, "r", world_size, {})
+
+
+def started(rank: int, host: str = "a") -> TrainerStarted:
+    return TrainerStarted(0.0, host, rank, rank, 100 + rank)
+
+
+def output(rank: int, chunk: bytes, stream: Stream = OUT, host: str = "a") -> TrainerOutput:
+    return TrainerOutput(0.0, host, rank, stream, 0, chunk)
+
+
+def exited(rank: int, host: str = "a") -> TrainerExited:
+    return TrainerExited(0.0, host, rank, rank, 100 + rank, 0, 1.0, stopped=False, killed=False)
+
+
+def show(
+    events: Iterable[Event], mode: OutputMode = OutputMode.PREFIX, ranks: set[int] | None = None
+) -> tuple[bytes, bytes]:
+    """What stands on stdout and on stderr in the end."""
+    out_reader, out = os.pipe()
+    err_reader, err = os.pipe()
+    sink = ConsoleSink(mode, ranks=ranks, wording=Words(), stdout=out, stderr=err)
+    for event in events:
+        sink.on_event(event)
+    asyncio.run(sink.aclose())
+    os.close(out)
+    os.close(err)
+    with os.fdopen(out_reader, "rb") as one, os.fdopen(err_reader, "rb") as other:
+        return one.read(), other.read()
+
+
+def show_on_one(fd: int, reader: int, events: Iterable[Event], mode: OutputMode = OutputMode.PREFIX) -> bytes:
+    """What stands on a file that is stdout and stderr at once."""
+    sink = ConsoleSink(mode, wording=Words(), stdout=fd, stderr=os.dup(fd))
+    for event in events:
+        sink.on_event(event)
+    asyncio.run(sink.aclose())
+    return os.read(reader, 65536)
+
+
+def test_every_line_has_one_prefix_and_keeps_its_stream() -> None:
+    out, err = show([output(0, b"one\ntwo\n"), output(3, b"oops\n", ERR, host="b"), output(0, b"three\n")])
+    assert out == b"[a:0] one\n[a:0] two\n[a:0] three\n"
+    assert err == b"[b:3] oops\n"
+
+
+def test_half_lines_of_many_ranks_never_mix() -> None:
+    out, _ = show([output(0, b"he"), output(1, b"wor"), output(0, b"llo\n"), output(1, b"ld\n")])
+    assert out == b"[a:0] hello\n[a:1] world\n"
+
+
+def test_a_tail_is_ended_when_its_trainer_exits() -> None:
+    out, _ = show([output(0, b"no end"), exited(0), output(1, b"next\n")])
+    assert out == b"[a:0] no end\n[a:1] next\n"
+
+
+def test_a_tail_comes_before_the_line_that_says_its_host_is_lost() -> None:
+    _, err = show([started(0), output(0, b"last words", ERR), HostLost(0.0, "a", "gone"), Notice(0.0, None, "a lost")])
+    assert err == b"[a:0] last words\nmnspawn: a lost\n"
+
+
+def test_ours_is_on_stderr_in_order_with_the_trainers() -> None:
+    out, err = show([output(0, b"1\n", ERR), Notice(0.0, None, "two"), output(0, b"3\n", ERR)])
+    assert (out, err) == (b"", b"[a:0] 1\nmnspawn: two\n[a:0] 3\n")
+
+
+def test_only_chosen_ranks_are_shown() -> None:
+    out, _ = show([output(rank, b"x\n") for rank in range(4)], ranks={1, 3})
+    assert out == b"[a:1] x\n[a:3] x\n"
+
+
+def test_none_shows_no_output_but_ours() -> None:
+    out, err = show([output(0, b"x\n"), output(0, b"y\n", ERR), Notice(0.0, None, "hello")], OutputMode.NONE)
+    assert (out, err) == (b"", b"mnspawn: hello\n")
+
+
+def test_plain_keeps_lines_whole_without_prefixes() -> None:
+    out, _ = show([starting(), output(0, b"a"), output(1, b"b\n"), output(0, b"A\n")], OutputMode.PLAIN)
+    assert out == b"b\naA\n"
+
+
+def test_plain_adds_a_line_end_only_where_another_rank_goes_on() -> None:
+    events = [starting(), output(0, b"no end"), exited(0), output(1, b"next"), exited(1)]
+    out, _ = show(events, OutputMode.PLAIN)
+    assert out == b"no end\nnext"
+
+
+def test_plain_passes_the_bytes_of_an_only_rank_unchanged() -> None:
+    raw = b"prompt> \x00\xff\r50%\r100%"
+    out, _ = show([starting(1), output(0, raw[:5]), output(0, raw[5:]), exited(0)], OutputMode.PLAIN)
+    assert out == raw
+    out, _ = show([starting(4), output(2, raw), output(0, b"x\n")], OutputMode.PLAIN, ranks={2})
+    assert out == raw
+
+
+def test_a_line_over_the_limit_stays_whole_while_nobody_else_writes() -> None:
+    long = b"x" * 700_000
+    got: list[tuple[bytes, bytes]] = []
+    thread = threading.Thread(target=lambda: got.append(show_big([output(0, long), output(0, b"end\n")])))
+    thread.start()
+    thread.join(20)
+    assert got[0][0] == b"[a:0] " + long + b"end\n"
+
+
+def show_big(events: list[Event]) -> tuple[bytes, bytes]:
+    out_reader, out = os.pipe()
+    sink = ConsoleSink(stdout=out, stderr=os.open(os.devnull, os.O_WRONLY))
+    got: list[bytes] = []
+
+    def read() -> None:
+        with os.fdopen(out_reader, "rb") as stream:
+            got.append(stream.read())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for event in events:
+        sink.on_event(event)
+    asyncio.run(sink.aclose())
+    os.close(out)
+    reader.join(20)
+    return got[0], b""
+
+
+def test_a_broken_off_long_line_gets_a_prefix_on_every_console_line() -> None:
+    pieces, _ = show_big([output(0, b"x" * 300_000), output(1, b"y\n"), output(0, b"x\n")])
+    lines = pieces.splitlines()
+    assert [line[:6] for line in lines] == [b"[a:0] ", b"[a:1] ", b"[a:0] "]
+    assert sum(line.count(b"x") for line in lines) == 300_001
+
+
+def test_on_one_file_an_open_line_is_ended_before_another_stream_writes() -> None:
+    reader, fd = os.pipe()
+    events = [starting(2), output(0, b"no end"), exited(0), output(1, b"err\n", ERR)]
+    assert show_on_one(fd, reader, events, OutputMode.PLAIN) == b"no end\nerr\n"
+
+
+def test_a_terminal_shows_a_progress_bar_as_it_goes() -> None:
+    reader, fd = pty.openpty()
+    events = [output(0, b" 10%\r 20%\r", ERR), output(1, b"done\n"), output(0, b" 100%\n", ERR)]
+    screen = show_on_one(fd, reader, events)
+    assert b"\r\x1b[K[a:0]  20%" in screen
+    assert screen.endswith(b"\r\x1b[K[a:0]  10%\r[a:0]  20%\r[a:0]  100%\r\n")
+    assert screen.count(b"[a:1] done\r\n") == 1
+
+
+def test_a_closed_pipe_is_no_failure() -> None:
+    reader, out = os.pipe()
+    err_reader, err = os.pipe()
+    os.close(reader)
+    sink = ConsoleSink(wording=Words(), stdout=out, stderr=err)
+    for _ in range(100):
+        sink.on_event(output(0, b"x" * 9999 + b"\n"))
+    sink.on_event(Notice(0.0, None, "still here"))
+    asyncio.run(sink.aclose())
+    os.close(err)
+    assert sink.backlog == 0
+    assert os.read(err_reader, 999) == b"mnspawn: still here\n"
+
+
+def test_a_full_disk_is_told_on_stderr() -> None:
+    err_reader, err = os.pipe()
+    sink = ConsoleSink(stdout=os.open("/dev/full", os.O_WRONLY), stderr=err)
+    sink.on_event(output(0, b"x\n"))
+    asyncio.run(sink.aclose())
+    assert b"No space left on device" in os.read(err_reader, 999)
+
+
+@pytest.mark.parametrize("line", [b"\xff\xfe\x00\n", b"dos\r\n", b"\n", b"\x1b[31mred\x1b[0m\n"])
+def test_bytes_pass_as_they_are(line: bytes) -> None:
+    out, _ = show([output(0, line)])
+    assert out == b"[a:0] " + line
