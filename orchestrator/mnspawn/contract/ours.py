@@ -4,6 +4,13 @@ from mnspawn.contract.base import LONGEST_LIST, Contract, Scene, Share
 from mnspawn.layout import Pod, Trainer
 
 _HOSTS_FILE = "hosts"
+NAMES = frozenset(
+    f"MNSPAWN_{name}"
+    for name in (
+        *("RUN_ID", "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+        *("HOST", "HOSTS", "HOSTS_FILE", "ATTEMPT"),
+    )
+)
 
 
 def _shared(scene: Scene, pod: Pod) -> Share:
