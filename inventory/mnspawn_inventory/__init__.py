@@ -1,0 +1,23 @@
+"""Host inventories: every format that people have, read into one model; expressions that choose hosts.
+
+Knows nobody: it depends on neither of the other packages.
+"""
+
+from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.formats import read_inventory
+from mnspawn_inventory.model import Group, Host, Inventory, SecretRef, Selection
+from mnspawn_inventory.nodeset import fold
+from mnspawn_inventory.resolve import resolve
+
+__all__ = [
+    "Group",
+    "Host",
+    "Inventory",
+    "InventoryError",
+    "Origin",
+    "SecretRef",
+    "Selection",
+    "fold",
+    "read_inventory",
+    "resolve",
+]

@@ -1,0 +1,156 @@
+"""Hosts that a batch system gave us, read from the environment: Slurm, PBS, LSF, and Paddle's cloud variables."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from mnspawn_inventory import fields, names, nodeset
+from mnspawn_inventory.draft import Draft
+from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.formats import hostfile
+from mnspawn_inventory.model import Inventory
+from mnspawn_inventory.text import read_text
+
+COUNT = re.compile(r"([0-9]+)(?:\(x([0-9]+)\))?", re.ASCII)
+PADDLE_CLOUD = ("PADDLE_TRAINERS", "POD_IP", "PADDLE_TRAINER_ID", "TRAINER_PORTS_NUM")
+
+
+def find_allocation(environ: Mapping[str, str]) -> Inventory | None:
+    """The hosts of the allocation that we are in, in its order; None outside of any.
+
+    Raises:
+        InventoryError: a variable or node file of the batch system can't be used as it is.
+    """
+    for find in (_slurm, _lsf, _pbs, _paddle):
+        draft = find(environ)
+        if draft is not None:
+            inventory = draft.finish()
+            if not inventory.hosts:
+                raise InventoryError("no hosts", place=Origin(draft.source), expected="at least one host")
+            return inventory
+    return None
+
+
+def _slurm(environ: Mapping[str, str]) -> Draft | None:
+    variable = next((name for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST") if environ.get(name)), None)
+    if variable is None:
+        return None
+    place = Origin(variable)
+    if _number(environ, "SLURM_STEP_NUM_TASKS") > 1:
+        raise InventoryError(
+            "this is one task of a Slurm step with several",
+            place=Origin("SLURM_STEP_NUM_TASKS"),
+            found=environ["SLURM_STEP_NUM_TASKS"],
+            expected="one mnspawn for the whole allocation",
+            hint="start mnspawn from the batch script or salloc itself, or by srun --ntasks=1",
+        )
+    draft = Draft(variable, "slurm")
+    hosts = nodelist(environ[variable], place)
+    for name in hosts:
+        if draft.has_host(name):
+            raise InventoryError("a host is named twice", place=place, found=name, expected="each host once")
+        draft.host(name, place)
+    per_node = environ.get("SLURM_TASKS_PER_NODE")
+    if per_node:
+        tasks_place = Origin("SLURM_TASKS_PER_NODE")
+        counts = tasks_per_node(per_node, tasks_place)
+        if len(counts) != len(hosts):
+            raise InventoryError(
+                "not as many nodes as in the node list",
+                place=tasks_place,
+                found=per_node,
+                expected=f"{len(hosts)} nodes",
+            )
+        for name, count in zip(hosts, counts, strict=True):
+            draft.host(name, place).set("slots", count, tasks_place)
+    return draft
+
+
+def nodelist(text: str, place: Origin) -> list[str]:
+    """Expand a Slurm node list (`gpu[01-03,7],login`) in its order, as `scontrol show hostnames` does."""
+    found: list[str] = []
+    start = depth = 0
+    for index, char in enumerate(text + ","):
+        depth += {"[": 1, "]": -1}.get(char, 0)
+        if char == "," and (depth <= 0 or index == len(text)):
+            found.extend(names.check_host(name, place) for name in nodeset.expand(text[start:index], place))
+            start = index + 1
+    return found
+
+
+def tasks_per_node(text: str, place: Origin) -> list[int]:
+    """Expand Slurm's `2(x3),1` to [2, 2, 2, 1]."""
+    counts: list[int] = []
+    for piece in text.split(","):
+        match = COUNT.fullmatch(piece)
+        repeat = match and fields.whole(match[2] or "1", 1, 100_000, "not a count", place)
+        if not match or not repeat:
+            raise InventoryError("not a count of tasks", place=place, found=piece, expected="N or N(xM), as in 2(x3),1")
+        counts.extend([fields.slots(match[1], place)] * repeat)
+    return counts
+
+
+def _pbs(environ: Mapping[str, str]) -> Draft | None:
+    path = environ.get("PBS_NODEFILE")
+    if not path:
+        return None
+    draft = Draft(f"PBS_NODEFILE ({path})", "pbs")
+    hostfile.read_repeated(read_text(Path(path)), draft)
+    return draft
+
+
+def _lsf(environ: Mapping[str, str]) -> Draft | None:
+    path = environ.get("LSB_DJOB_HOSTFILE")
+    if path:
+        draft = Draft(f"LSB_DJOB_HOSTFILE ({path})", "lsf")
+        hostfile.read_repeated(read_text(Path(path)), draft)
+        return draft
+    pairs = environ.get("LSB_MCPU_HOSTS")
+    if not pairs:
+        return None
+    place = Origin("LSB_MCPU_HOSTS")
+    draft = Draft("LSB_MCPU_HOSTS", "lsf")
+    words = pairs.split()
+    if len(words) % 2:
+        raise InventoryError(
+            "a host without its number of slots", place=place, found=words[-1], expected="host N host N ..."
+        )
+    for name, count in zip(words[::2], words[1::2], strict=True):
+        values = draft.host(name, place)
+        before = values.get("slots")
+        values.set("slots", fields.slots(count, place) + (before if isinstance(before, int) else 0), place)
+    return draft
+
+
+def _paddle(environ: Mapping[str, str]) -> Draft | None:
+    """Paddle's cloud: all four variables are set and there is more than one trainer."""
+    if any(not environ.get(name) for name in PADDLE_CLOUD) or environ.get("PADDLE_TRAINERS_NUM") == "1":
+        return None
+    if environ["PADDLE_TRAINER_ID"] != "0":
+        raise InventoryError(
+            "mnspawn starts every pod from the first one",
+            place=Origin("PADDLE_TRAINER_ID"),
+            found=environ["PADDLE_TRAINER_ID"],
+            expected="0",
+            hint="start mnspawn on the first pod only, or name the hosts by --hosts",
+        )
+    draft = Draft("PADDLE_TRAINERS", "paddle")
+    add_addresses(environ["PADDLE_TRAINERS"], draft, Origin("PADDLE_TRAINERS"))
+    return draft
+
+
+def add_addresses(text: str, draft: Draft, place: Origin) -> None:
+    """Read Paddle's list of addresses: comma separated, blanks around each allowed, each once.
+
+    The addresses are those of the data network: endpoints have them literally.
+    """
+    for piece in text.split(","):
+        name = names.check_host(piece.strip(), place)
+        if draft.has_host(name):
+            raise InventoryError("a host is named twice", place=place, found=name, expected="each host once")
+        draft.host(name, place).set("data_address", name, place)
+
+
+def _number(environ: Mapping[str, str], name: str) -> int:
+    text = environ.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0

@@ -1,0 +1,234 @@
+"""An inventory while it is being read: values collected with their places, then inherited. Does no I/O."""
+
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+
+from mnspawn_inventory import fields, names
+from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.model import Group, Host, Inventory, SecretRef
+
+ALL = "all"  # the group that every host is in
+
+MAX_HOSTS = 100_000  # more comes from a slip in a range, and would only eat memory
+
+
+class Values:
+    """What one host or group says. Later settings of a field win."""
+
+    __slots__ = ("_settings",)
+
+    def __init__(self) -> None:
+        self._settings: dict[str, tuple[object, Origin | None]] = {}
+
+    def set(self, field: str, raw: object, place: Origin | None) -> None:
+        """Check and keep a field's value.
+
+        Raises:
+            InventoryError: there is no such field, or it doesn't take this value.
+        """
+        check = fields.FIELDS.get(field)
+        if check is None:
+            raise unknown_key(field, [*fields.FIELDS, "env", "labels"], place)
+        self._settings[field] = (check(raw, place), place)
+
+    def set_env(self, name: str, raw: object, place: Origin | None) -> None:
+        """Keep a variable for the trainers; `raw` is its text or a SecretRef."""
+        if not names.VARIABLE_NAME.fullmatch(name):
+            raise InventoryError(
+                "not a variable's name",
+                place=place,
+                found=name,
+                expected="letters, digits and '_', not beginning with a digit",
+            )
+        value = raw if isinstance(raw, SecretRef) else fields.scalar_text(raw, f"the variable {name}", place)
+        self._settings[f"env.{name}"] = (value, place)
+
+    def set_label(self, name: str, raw: object, place: Origin | None) -> None:
+        """Keep a label."""
+        if not names.GROUP_NAME.fullmatch(name):
+            raise InventoryError(
+                "not a label's name", place=place, found=name, expected="letters, digits, '.', '-' and '_'"
+            )
+        self._settings[f"labels.{name}"] = (fields.scalar_text(raw, f"the label {name}", place), place)
+
+    def items(self) -> Iterable[tuple[str, tuple[object, Origin | None]]]:
+        return self._settings.items()
+
+    def __contains__(self, field: str) -> bool:
+        return field in self._settings
+
+    def get(self, field: str) -> object:
+        return self._settings[field][0] if field in self._settings else None
+
+
+class GroupDraft:
+    """A group's own hosts, child groups and values."""
+
+    __slots__ = ("children", "hosts", "name", "origin", "priority", "values")
+
+    def __init__(self, name: str, origin: Origin | None) -> None:
+        self.name = name
+        self.origin = origin
+        self.hosts: dict[str, None] = {}
+        self.children: dict[str, Origin | None] = {}
+        self.values = Values()
+        self.priority = 1
+
+
+class Draft:
+    """Collects what readers find; several files may be read into one draft, later ones over earlier ones."""
+
+    def __init__(self, source: str, format_name: str) -> None:
+        self.source = source
+        self.format = format_name
+        self.notes: list[str] = []
+        self.groups: dict[str, GroupDraft] = {}
+        self._hosts: dict[str, tuple[Values, Origin | None]] = {}
+        # among groups of the same depth, which one wins: the later one here (Ansible: the later one in the alphabet)
+        self.order: Callable[[GroupDraft, int], object] = lambda group, index: (group.priority, index)
+
+    def host(self, name: str, place: Origin | None) -> Values:
+        """The host's values, the host made where it is new; the name is checked."""
+        known = self._hosts.get(name)
+        if known is not None:
+            return known[0]
+        names.check_host(name, place)
+        if len(self._hosts) >= MAX_HOSTS:
+            raise InventoryError(f"more than {MAX_HOSTS} hosts", place=place)
+        values = Values()
+        self._hosts[name] = (values, place)
+        return values
+
+    def has_host(self, name: str) -> bool:
+        return name in self._hosts
+
+    def place_of(self, name: str) -> Origin | None:
+        """Where the host was first written."""
+        return self._hosts[name][1]
+
+    def group(self, name: str, place: Origin | None) -> GroupDraft:
+        """The group, made where it is new; the name is checked."""
+        known = self.groups.get(name)
+        if known is None:
+            names.check_group(name, place)
+            known = self.groups[name] = GroupDraft(name, place)
+        return known
+
+    def finish(self) -> Inventory:
+        """Inherit from groups to hosts and make the inventory.
+
+        Raises:
+            InventoryError: a group contains itself, or a child group is nowhere described.
+        """
+        depths = self._depths()
+        everything = self.groups.get(ALL)
+        ranked = [group for group in self.groups.values() if group.name != ALL]
+        index = {group.name: position for position, group in enumerate(ranked)}
+        ranked.sort(key=lambda group: (depths[group.name], self.order(group, index[group.name])))
+        members = {group.name: self._members(group.name, {}) for group in ranked}
+        inherited: dict[str, list[GroupDraft]] = {name: [everything] if everything else [] for name in self._hosts}
+        for group in ranked:
+            for name in members[group.name]:
+                inherited[name].append(group)
+        hosts = []
+        for name, (values, place) in self._hosts.items():
+            chain = inherited[name]
+            settings: dict[str, tuple[object, Origin | None]] = {}
+            for layer in [*(group.values for group in chain), values]:
+                settings.update(layer.items())
+            own = sorted((group.name for group in chain if group.name != ALL), key=index.__getitem__)
+            hosts.append(_make_host(name, place, settings, own))
+        position = {name: number for number, name in enumerate(self._hosts)}
+        groups = [
+            Group(
+                group.name,
+                tuple(sorted(members[group.name], key=position.__getitem__)),
+                tuple(group.children),
+                group.origin,
+            )
+            for group in self.groups.values()
+            if group.name != ALL
+        ]
+        return Inventory(tuple(hosts), tuple(groups), self.source, self.format, tuple(self.notes))
+
+    def _members(self, name: str, seen: dict[str, None]) -> dict[str, None]:
+        """Hosts of the group and of all groups below it."""
+        found = dict.fromkeys(host for host in self.groups[name].hosts if host in self._hosts)
+        seen[name] = None
+        for child in self.groups[name].children:
+            if child not in seen:
+                found.update(self._members(child, seen))
+        return found
+
+    def _depths(self) -> dict[str, int]:
+        """How deep each group is below the top: the longest way counts. Also finds circles and missing groups."""
+        parents: dict[str, list[tuple[str, Origin | None]]] = {name: [] for name in self.groups}
+        for group in self.groups.values():
+            for child, place in group.children.items():
+                if child not in self.groups:
+                    raise InventoryError(
+                        "no such group", place=place, found=child, hint=did_you_mean(child, self.groups)
+                    )
+                parents[child].append((group.name, place))
+        depths: dict[str, int] = {}
+        waiting = {name: sum(1 for _ in above) for name, above in parents.items()}
+        ready = [name for name, count in waiting.items() if not count]
+        while ready:
+            name = ready.pop()
+            depths[name] = max((depths[above] + 1 for above, _ in parents[name]), default=0)
+            for child in self.groups[name].children:
+                waiting[child] -= 1
+                if not waiting[child]:
+                    ready.append(child)
+        for name in self.groups:
+            if name not in depths:
+                _, place = next(pair for pair in parents[name] if pair[0] not in depths)
+                raise InventoryError(
+                    "the group contains itself", place=place, found=name, expected="no circle of groups"
+                )
+        return depths
+
+
+def _make_host(
+    name: str, place: Origin | None, settings: dict[str, tuple[object, Origin | None]], groups: list[str]
+) -> Host:
+    plain: dict[str, object] = {}
+    env: list[tuple[str, str]] = []
+    secrets: list[tuple[str, SecretRef]] = []
+    labels: list[tuple[str, str]] = []
+    origins = [] if place is None else [("name", place)]
+    for field, (value, origin) in settings.items():
+        if origin is not None:
+            origins.append((field, origin))
+        if field.startswith("env."):
+            if isinstance(value, SecretRef):
+                secrets.append((field[4:], value))
+            else:
+                env.append((field[4:], str(value)))
+        elif field.startswith("labels."):
+            labels.append((field[7:], str(value)))
+        else:
+            plain[field] = value
+    return Host(
+        name=name,
+        env=tuple(env),
+        secrets=tuple(secrets),
+        labels=tuple(labels),
+        groups=tuple(groups),
+        origins=tuple(origins),
+        **plain,  # type: ignore[arg-type]  # fields.FIELDS checked each value
+    )
+
+
+def unknown_key(key: str, known: Iterable[str], place: Origin | None) -> InventoryError:
+    """The error for a key that nobody knows, with the nearest known one as a hint."""
+    choices = list(known)
+    return InventoryError(
+        "unknown key", place=place, found=key, expected="one of " + ", ".join(choices), hint=did_you_mean(key, choices)
+    )
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """A hint that names the nearest known word, None where none is near."""
+    near = get_close_matches(word, list(known), n=1, cutoff=0.7)
+    return f"did you mean {near[0]!r}?" if near else None

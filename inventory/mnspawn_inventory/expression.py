@@ -1,0 +1,178 @@
+"""Host expressions as text: cut into operators and operands, each with its user, port, slots or devices. Pure.
+
+`a,b` union, `a!b` difference, `a&b` intersection, `a^b` either but not both; from left to right, as ClusterShell does.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mnspawn_inventory import fields, names
+from mnspawn_inventory.errors import InventoryError, Origin
+
+OPERATORS = ",!&^"
+# "2" in "a:0,2@b" goes on with the devices of a
+DEVICES_TAIL = re.compile(r"[0-9]+(?:-[0-9]+)?", re.ASCII)
+NUMBERS = re.compile(r"[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*", re.ASCII)
+# Nobody has so many trainers on one host; many write user@host:2222 when they mean a port.
+FIRST_PORT = 1024
+SSH_PORT = "22"
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One part of an expression: a name, a range, a glob or @group, with what is said about it.
+
+    Attributes:
+        operator: how it joins what is left of it.
+        pattern: the part that names hosts; an IPv6 address without its brackets.
+        numbers: what follows the colon: "4", "0,2", "0-3".
+        is_deepspeed: it stood in `a:0@b:1`, where a single number is a device, too.
+    """
+
+    operator: str
+    pattern: str
+    text: str
+    user: str | None = None
+    port: int | None = None
+    numbers: str | None = None
+    is_deepspeed: bool = False
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether its hosts are written out, by names or ranges."""
+        return not self.pattern.startswith("@") and not self.is_glob
+
+    @property
+    def is_glob(self) -> bool:
+        return "*" in self.pattern or "?" in self.pattern
+
+
+def parse(text: str, place: Origin | None, is_host: Callable[[str], bool]) -> list[Operand]:
+    """Cut an expression into operands. `is_host` tells `a@b` of two hosts (DeepSpeed) from user a on host b.
+
+    Raises:
+        InventoryError: a part is empty or is no host.
+    """
+    if not text.strip():
+        raise InventoryError("no hosts", place=place, found=text, expected="host names, separated by commas")
+    operands: list[Operand] = []
+    for operator, piece in _pieces(text, place):
+        parts = _deepspeed(piece, is_host)
+        for part in parts:
+            operands.append(_operand(operator, part, place, is_deepspeed=len(parts) > 1))
+            operator = ","
+    return operands
+
+
+def _pieces(text: str, place: Origin | None) -> list[tuple[str, str]]:
+    """(operator, operand) pairs; commas inside brackets and between devices don't cut."""
+    pieces: list[tuple[str, str]] = []
+    operator, start, depth = ",", 0, 0
+    for index, char in enumerate(text + ","):
+        if char == "[":
+            depth += 1
+        elif char == "]":
+            depth = max(depth - 1, 0)
+        if char not in OPERATORS or (depth and index < len(text)):
+            continue
+        piece = text[start:index].strip()
+        if not piece:
+            if operator in "!&^" or (char in "!&^" and index < len(text)):
+                raise InventoryError(
+                    f"nothing beside {char if operator == ',' else operator!r}", place=place, found=text
+                )
+            raise InventoryError(
+                "an empty host name", place=place, found=text, expected="host names, separated by commas"
+            )
+        if len(piece.split()) > 1:
+            raise InventoryError(
+                "a blank inside a host name", place=place, found=piece, hint="separate hosts by commas"
+            )
+        if operator == "," and pieces and _goes_on(pieces[-1][1], piece):
+            pieces[-1] = (pieces[-1][0], f"{pieces[-1][1]},{piece}")
+        else:
+            pieces.append((operator, piece))
+        operator, start = char, index + 1
+    return pieces
+
+
+def _goes_on(before: str, piece: str) -> bool:
+    """Whether `piece` continues the device list at the end of `before`."""
+    if not DEVICES_TAIL.fullmatch(piece.partition("@")[0]):
+        return False
+    _, numbers = names.split_port(before.rpartition("@")[2])
+    return numbers is not None and NUMBERS.fullmatch(numbers) is not None
+
+
+def _deepspeed(piece: str, is_host: Callable[[str], bool]) -> list[str]:
+    """Cut `a:0,2@b` at its "@"; leave `user@a`, `@group` and `ssh://` alone."""
+    if piece[:6].lower() == "ssh://" or "@" not in piece[1:]:
+        return [piece]
+    head, *rest = piece[1:].split("@")
+    parts = [piece[0] + head, *rest]
+    hosts = [names.split_port(part) for part in parts]
+    if any(numbers is not None for _, numbers in hosts[:-1]) or all(is_host(host) for host, _ in hosts):
+        return parts
+    return [piece]
+
+
+def _operand(operator: str, piece: str, place: Origin | None, is_deepspeed: bool) -> Operand:
+    if piece[:6].lower() == "ssh://":
+        endpoint = names.parse_endpoint(piece, place)
+        return Operand(operator, endpoint.host, piece, endpoint.user, endpoint.port)
+    if piece.startswith("@"):
+        pattern, numbers = names.split_port(piece)
+        names.check_group(pattern[1:], place) if pattern != "@*" else None
+        return Operand(operator, pattern, piece, numbers=_checked(numbers, piece, place))
+    user, at, address = piece.rpartition("@")
+    if at:
+        names.check_user(user, place)
+        if "@" in user:
+            raise InventoryError("more than one '@'", place=place, found=piece, expected="user@host")
+    pattern, numbers = names.split_port(address)
+    bracketed = pattern.startswith("[") and ":" in pattern
+    if bracketed:
+        pattern = names.check_host(pattern, place)
+    if not pattern:
+        raise InventoryError("an empty host name", place=place, found=piece, expected="a host name")
+    port = port_of(numbers, bool(at) or bracketed)
+    if port is not None:
+        numbers = None
+    checked = _checked(numbers, piece, place)
+    return Operand(operator, pattern, piece, user if at else None, port, checked, is_deepspeed)
+
+
+def port_of(numbers: str | None, has_user_or_brackets: bool) -> int | None:
+    """The number after the colon as a port, None where it counts slots."""
+    if numbers is None or not (numbers.isascii() and numbers.isdigit()) or len(numbers) > 5:
+        return None
+    number = int(numbers)
+    if FIRST_PORT <= number <= names.MAX_PORT or (has_user_or_brackets and numbers == SSH_PORT):
+        return number
+    return None
+
+
+def _checked(numbers: str | None, piece: str, place: Origin | None) -> str | None:
+    if numbers is None or NUMBERS.fullmatch(numbers):
+        return numbers
+    raise InventoryError(
+        "not a number of slots",
+        place=place,
+        found=piece,
+        expected="host:N with a whole number from 1, or devices as in host:0,2",
+    )
+
+
+def slots_and_devices(operand: Operand, place: Origin | None) -> tuple[int | None, tuple[int, ...] | None]:
+    """What `a:4` (four slots) and `a:0,2` or `a:0-3` (these devices) say in a list of hosts."""
+    if operand.numbers is None:
+        return None, None
+    if operand.numbers.isdigit() and not operand.is_deepspeed:
+        if not int(operand.numbers[:9]):
+            raise InventoryError(
+                "not a number of slots", place=place, found=operand.text, expected="host:N with a whole number from 1"
+            )
+        return fields.slots(operand.numbers, place), None
+    positions = fields.devices(operand.numbers, place)
+    return len(positions), positions

@@ -1,0 +1,166 @@
+"""The fields of a host: what each accepts, from typed values (TOML, YAML) and from text (hostfiles, INI). Pure."""
+
+import re
+from collections.abc import Callable, Iterable
+
+from mnspawn_inventory import names
+from mnspawn_inventory.errors import InventoryError, Origin
+
+MAX_SLOTS = 65536  # more trainers on one host is a typing error
+MAX_DEVICES = 4096
+TRANSPORTS = ("asyncssh", "paramiko", "openssh", "local")
+INTERFACE = re.compile(r"[A-Za-z0-9_.*-]{1,32}")
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def wrong(what: str, raw: object, expected: str, place: Origin | None) -> InventoryError:
+    """The error for a value that is not what its field takes."""
+    found = raw if isinstance(raw, str) else _spelled(raw)
+    return InventoryError(what, place=place, found=found, expected=expected)
+
+
+def _spelled(raw: object) -> str:
+    if isinstance(raw, bool):
+        return "true" if raw else "false"
+    return "null" if raw is None else str(raw)
+
+
+def whole(raw: object, low: int, high: int, what: str, place: Origin | None) -> int:
+    """A whole number, also when written as text; never a bool or a float."""
+    expected = f"a whole number from {low} to {high}"
+    if isinstance(raw, str) and raw.isascii() and raw.isdigit() and len(raw) <= 9:
+        raw = int(raw)
+    if isinstance(raw, bool) or not isinstance(raw, int) or not low <= raw <= high:
+        raise wrong(what, raw, expected, place)
+    return raw
+
+
+def text(raw: object, what: str, place: Origin | None) -> str:
+    """One line of text that is not empty, has no control characters and can't be taken for an option."""
+    if not isinstance(raw, str) or not raw.strip() or CONTROL.search(raw) or raw.startswith("-"):
+        raise wrong(f"not {what}", raw, "one line of text, not empty, not beginning with '-'", place)
+    return raw
+
+
+def slots(raw: object, place: Origin | None) -> int:
+    return whole(raw, 1, MAX_SLOTS, "not a number of slots", place)
+
+
+def port(raw: object, place: Origin | None) -> int:
+    return whole(raw, 1, names.MAX_PORT, "not a port", place)
+
+
+def address(raw: object, place: Origin | None) -> str:
+    if not isinstance(raw, str):
+        raise wrong("not an address", raw, "a host name or an IP address", place)
+    return names.check_host(raw, place)
+
+
+def user(raw: object, place: Origin | None) -> str:
+    if not isinstance(raw, str):
+        raise wrong("not a user name", raw, "text", place)
+    return names.check_user(raw, place)
+
+
+def network(raw: object, place: Origin | None) -> str:
+    expected = "a network such as 10.1.0.0/16, or the name of an interface such as ib0"
+    if isinstance(raw, str) and "/" in raw:
+        import ipaddress  # late: few inventories name a network
+
+        try:
+            return str(ipaddress.ip_network(raw, strict=False))
+        except ValueError:
+            raise wrong("not a network", raw, expected, place) from None
+    if isinstance(raw, str) and INTERFACE.fullmatch(raw) and not raw.startswith("-"):
+        return raw
+    raise wrong("not a network", raw, expected, place)
+
+
+def transport(raw: object, place: Origin | None) -> str:
+    if raw not in TRANSPORTS:
+        raise wrong("not a transport", raw, "one of " + ", ".join(TRANSPORTS), place)
+    return str(raw)
+
+
+def jump(raw: object, place: Origin | None) -> str:
+    if not isinstance(raw, str):
+        raise wrong("not a jump host", raw, "[user@]host[:port]", place)
+    return names.check_jump(raw, place)
+
+
+def identity(raw: object, place: Origin | None) -> str:
+    return text(raw, "a key file", place)
+
+
+def python(raw: object, place: Origin | None) -> str:
+    return text(raw, "an interpreter", place)
+
+
+def workdir(raw: object, place: Origin | None) -> str:
+    return text(raw, "a folder", place)
+
+
+def devices(raw: object, place: Origin | None) -> tuple[int, ...]:
+    """Positions of accelerators: [0, 2], "0,2", "0-3" or a single number; none twice."""
+    expected = "device numbers such as 0,2 or 0-3, each once"
+    if isinstance(raw, int) and not isinstance(raw, bool):
+        raw = [raw]
+    if isinstance(raw, str):
+        positions = parse_devices(raw, place)
+    elif isinstance(raw, Iterable):
+        positions = [whole(item, 0, MAX_DEVICES - 1, "not a device number", place) for item in raw]
+    else:
+        raise wrong("not a list of devices", raw, expected, place)
+    if not positions or len(set(positions)) != len(positions):
+        raise wrong("not a list of devices", raw, expected, place)
+    return tuple(positions)
+
+
+def parse_devices(raw: str, place: Origin | None) -> list[int]:
+    """Read "0,2" and "0-3" in the order in which they are written."""
+    positions: list[int] = []
+    for piece in raw.split(","):
+        low, dash, high = piece.strip().partition("-")
+        first = whole(low, 0, MAX_DEVICES - 1, "not a device number", place)
+        last = whole(high, 0, MAX_DEVICES - 1, "not a device number", place) if dash else first
+        if last < first:
+            raise wrong("not a range of devices", piece.strip(), "the smaller number first", place)
+        positions.extend(range(first, last + 1))
+    return positions
+
+
+def prelude(raw: object, place: Origin | None) -> str:
+    """Shell lines: one text, or a list of lines."""
+    lines = list(raw) if isinstance(raw, list | tuple) else [raw]
+    if not lines or not all(isinstance(line, str) and "\0" not in line for line in lines):
+        raise wrong("not shell lines", raw, "text, or a list of lines", place)
+    joined = "\n".join(str(line) for line in lines).strip("\n")
+    if not joined.strip():
+        raise wrong("not shell lines", raw, "text, or a list of lines", place)
+    return joined
+
+
+def scalar_text(raw: object, what: str, place: Origin | None) -> str:
+    """The text of a variable or label: text as it is, numbers and booleans as they are spelled."""
+    if isinstance(raw, str) and "\0" not in raw:
+        return raw
+    if isinstance(raw, bool | int | float):
+        return _spelled(raw)
+    raise wrong(f"not a value for {what}", raw, "text or a number", place)
+
+
+FIELDS: dict[str, Callable[[object, Origin | None], object]] = {
+    "address": address,
+    "data_address": address,
+    "network": network,
+    "user": user,
+    "port": port,
+    "identity": identity,
+    "jump": jump,
+    "transport": transport,
+    "slots": slots,
+    "devices": devices,
+    "python": python,
+    "workdir": workdir,
+    "prelude": prelude,
+}

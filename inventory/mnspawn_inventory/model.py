@@ -1,0 +1,146 @@
+"""What an inventory is once it is read: hosts in order, groups, and where every value was written. Does no I/O."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mnspawn_inventory.errors import InventoryError, Origin
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRef:
+    """A value that is kept elsewhere: in a variable of the controller's environment, or in a file beside it.
+
+    Exactly one of `variable` and `file` is set. The value itself is only known to the caller of `reveal`.
+    """
+
+    variable: str | None = None
+    file: str | None = None
+
+    def __str__(self) -> str:
+        return f"${self.variable}" if self.variable else f"file {self.file}"
+
+    def reveal(self, environ: Mapping[str, str], place: Origin | None = None) -> str:
+        """Look the value up.
+
+        Raises:
+            InventoryError: the variable is not set, or the file can't be read.
+        """
+        if self.variable is not None:
+            if self.variable not in environ:
+                raise InventoryError(
+                    f"the environment variable {self.variable} is not set",
+                    place=place,
+                    hint=f"export {self.variable}=...",
+                )
+            return environ[self.variable]
+        path = Path(self.file or "").expanduser()
+        try:
+            return path.read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as exc:
+            reason = exc.strerror if isinstance(exc, OSError) else "not UTF-8 text"
+            raise InventoryError(f"the secret's file {path} can't be read: {reason}", place=place) from exc
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One host. None means: not said here, so ssh_config, the host itself or a default decides.
+
+    Attributes:
+        name: what people call it, and what ssh_config is asked for.
+        address: where SSH dials it (control address).
+        data_address: where the trainers of other hosts reach it.
+        network: instead of `data_address`: the network (10.1.0.0/16) or interface (ib0) whose address is taken.
+        identity: private key file, as written (`~` allowed).
+        jump: hosts to go through, as in `ssh -J`.
+        transport: asyncssh, paramiko, openssh or local.
+        slots: how many trainers run there.
+        devices: positions of the accelerators that may be used, in the host's own numbering.
+        python: interpreter of the trainers.
+        workdir: folder in which the trainers start.
+        env: variables for the trainers, in the order in which they were written.
+        secrets: variables whose values are kept elsewhere.
+        prelude: shell lines that run before the trainers (`module load cuda`).
+        labels: anything else that people note about a host.
+        groups: every group that it belongs to, nested ones included, without `all`.
+        origins: (field, place) pairs; variables are called `env.NAME`, labels `labels.NAME`.
+    """
+
+    name: str
+    address: str | None = None
+    data_address: str | None = None
+    network: str | None = None
+    user: str | None = None
+    port: int | None = None
+    identity: str | None = None
+    jump: str | None = None
+    transport: str | None = None
+    slots: int | None = None
+    devices: tuple[int, ...] | None = None
+    python: str | None = None
+    workdir: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    secrets: tuple[tuple[str, SecretRef], ...] = ()
+    prelude: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    groups: tuple[str, ...] = ()
+    origins: tuple[tuple[str, Origin], ...] = field(default=(), compare=False, repr=False)
+
+    def origin(self, name: str) -> Origin | None:
+        """Where the field (or `env.NAME`, `labels.NAME`) was written; `name` itself is where the host is."""
+        return dict(self.origins).get(name)
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Its variables with the secrets looked up in the controller's environment and files.
+
+        Raises:
+            InventoryError: a secret can't be looked up.
+        """
+        revealed = dict(self.env)
+        for name, secret in self.secrets:
+            revealed[name] = secret.reveal(environ, self.origin(f"env.{name}"))
+        return revealed
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A named list of hosts. `hosts` has every member in inventory order, those of `children` included."""
+
+    name: str
+    hosts: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+    origin: Origin | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Hosts in the order in which they were written, and groups.
+
+    Attributes:
+        source: the file, option or variable that it was read from.
+        format: the name of the format.
+        notes: what was read but is of no use here, a line each.
+    """
+
+    hosts: tuple[Host, ...]
+    groups: tuple[Group, ...] = ()
+    source: str = ""
+    format: str = ""
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The hosts of a run, in rank order.
+
+    Attributes:
+        hosts: empty only when no source of hosts was there at all.
+        kind: hosts, ips, hostfile, inventory, slurm, pbs, lsf, paddle, or "none".
+        source: the option, file or variable that the list came from, for people.
+        notes: what people may want to know about how the list came to be, a line each.
+    """
+
+    hosts: tuple[Host, ...] = ()
+    kind: str = "none"
+    source: str = ""
+    notes: tuple[str, ...] = field(default=(), compare=False)

@@ -1,0 +1,142 @@
+"""Names of hosts, users and groups, ports, and `user@host:port` forms: what is one and what is not. Pure."""
+
+import re
+from dataclasses import dataclass
+
+from mnspawn_inventory.errors import InventoryError, Origin
+
+# Names end up on command lines (ssh, ProxyCommand), so what a shell or an option parser could take for something else
+# is refused rather than quoted. RFC 1123 names, plus what ssh_config aliases commonly have: "_", "+" and upper case.
+HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.+-]*[A-Za-z0-9_])?\.?")
+USER_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.@+-]*[A-Za-z0-9_])?")
+GROUP_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ZONE = re.compile(r"[A-Za-z0-9_.-]+")
+
+MAX_NAME = 253  # RFC 1035, 2.3.4
+MAX_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A host as people write it: `user@host:port`, with the user and the port optional."""
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+
+
+def is_ipv6(text: str) -> bool:
+    """Whether it is an IPv6 address, perhaps with a zone (fe80::1%eth0), without brackets."""
+    if ":" not in text:
+        return False
+    import ipaddress  # late: most host lists have no IPv6 address
+
+    address, percent, zone = text.partition("%")
+    if percent and not ZONE.fullmatch(zone):
+        return False
+    try:
+        ipaddress.IPv6Address(address)
+    except ValueError:
+        return False
+    return True
+
+
+def check_host(text: str, place: Origin | None) -> str:
+    """The host name or address, without the brackets of an IPv6 address.
+
+    Raises:
+        InventoryError: it is no host name.
+    """
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if ":" in bare:
+        if is_ipv6(bare):
+            return bare
+    elif bare == text and HOST_NAME.fullmatch(text) and len(text) <= MAX_NAME:
+        return text
+    if text and len(text) > MAX_NAME:
+        raise InventoryError(
+            "the host name is too long", place=place, found=text, expected=f"at most {MAX_NAME} characters"
+        )
+    raise InventoryError(
+        "not a host name",
+        place=place,
+        found=text,
+        expected="letters, digits, '.', '-', '_' and '+', beginning with a letter or digit, or an IP address",
+    )
+
+
+def check_user(text: str, place: Origin | None) -> str:
+    """The user name. Raises InventoryError when it is none."""
+    if USER_NAME.fullmatch(text):
+        return text
+    raise InventoryError(
+        "not a user name",
+        place=place,
+        found=text,
+        expected="letters, digits, '.', '-', '_', '+' and '@', beginning with a letter or digit",
+    )
+
+
+def check_group(text: str, place: Origin | None) -> str:
+    """The group name. Raises InventoryError when it is none."""
+    if GROUP_NAME.fullmatch(text):
+        return text
+    raise InventoryError(
+        "not a group name",
+        place=place,
+        found=text,
+        expected="letters, digits, '.', '-' and '_', beginning with a letter or digit",
+    )
+
+
+def check_port(text: str, place: Origin | None) -> int:
+    """The TCP port. Raises InventoryError when it is none."""
+    if text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MAX_PORT and len(text) <= 5:
+        return int(text)
+    raise InventoryError("not a port", place=place, found=text, expected=f"a whole number from 1 to {MAX_PORT}")
+
+
+def parse_endpoint(text: str, place: Origin | None) -> Endpoint:
+    """Read `host`, `user@host`, `user@host:port`, `[v6]:port` and `ssh://user@host:port`.
+
+    Raises:
+        InventoryError: it is none of these.
+    """
+    shift = 0
+    rest = text
+    if rest[:6].lower() == "ssh://":
+        shift = 6
+        rest = rest[6:].rstrip("/")
+    user, at, address = rest.rpartition("@")
+    if at:
+        check_user(user, place and place.moved(shift))
+        shift += len(user) + 1
+    host, port = split_port(address)
+    name = check_host(host, place and place.moved(shift))
+    number = None if port is None else check_port(port, place and place.moved(shift + len(host) + 1))
+    return Endpoint(name, user if at else None, number)
+
+
+def split_port(text: str) -> tuple[str, str | None]:
+    """Cut `host:number` at the colon, minding IPv6 addresses in and out of brackets; None where no colon cuts."""
+    if text.startswith("["):
+        end = text.find("]")
+        if end > 0 and text[end + 1 : end + 2] == ":":
+            return text[: end + 1], text[end + 2 :]
+        return text, None
+    if is_ipv6(text):
+        return text, None
+    host, colon, port = text.rpartition(":")
+    return (host, port) if colon else (text, None)
+
+
+def check_jump(text: str, place: Origin | None) -> str:
+    """A jump list as `ssh -J` takes it: `[user@]host[:port]`, comma separated, or `none`."""
+    if text == "none":
+        return text
+    shift = 0
+    for hop in text.split(","):
+        parse_endpoint(hop, place and place.moved(shift))
+        shift += len(hop) + 1
+    return text

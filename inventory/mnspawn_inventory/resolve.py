@@ -1,0 +1,158 @@
+"""Which hosts take part: the options of a command line, else the allocation that it runs in."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields as dataclass_fields
+from dataclasses import replace
+
+from mnspawn_inventory import select
+from mnspawn_inventory.allocation import add_addresses, find_allocation
+from mnspawn_inventory.draft import Draft
+from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.formats import read_inventory
+from mnspawn_inventory.model import Host, Inventory, Selection
+
+
+def resolve(
+    *,
+    hosts: str | None = None,
+    ips: str | None = None,
+    hostfile: str | None = None,
+    inventory: str | None = None,
+    include: str | None = None,
+    exclude: str | None = None,
+    limit: str | None = None,
+    environ: Mapping[str, str],
+    cwd: str | os.PathLike[str] = ".",
+) -> Selection:
+    """Find the hosts of a run, in rank order.
+
+    Args:
+        hosts: a host expression; names are looked up in the hostfile or inventory given, where they must be, else in
+            the user's and the project's own inventory, else they are plain SSH names.
+        ips: Paddle's list of addresses, which become the data addresses.
+        hostfile: a file whose hosts all take part, unless `hosts` chooses among them. What it does not say of a host
+            is looked up in the inventory.
+        inventory: the same for an inventory of any format.
+        include: keep only these hosts and devices.
+        exclude: then drop these.
+        limit: as `include`.
+        environ: the controller's environment (XDG_CONFIG_HOME, SLURM_*, PBS_*, LSB_*, PADDLE_*).
+        cwd: where relative files and the project's inventory are looked for.
+
+    Returns:
+        The selection; `hosts` is empty only when no option was given and there is no allocation.
+
+    Raises:
+        InventoryError: anything that was given can't be used; never a silent fallback.
+    """
+    place = _listing_option(hosts, ips)
+    own = None if inventory is not None else read_own(environ, cwd)
+    known = _read(inventory, "--inventory", cwd) if inventory is not None else own
+    listed = _read(hostfile, "--hostfile", cwd, environ) if hostfile is not None else None
+    notes: tuple[str, ...] = ()
+    if hosts is not None and place is not None:
+        within = _completed(listed, known) if listed is not None else known
+        chosen = select.choose(hosts, within, place, strict=listed is not None or inventory is not None)
+        kind, source = "hosts", "--hosts"
+    elif ips is not None and place is not None:
+        draft = Draft("--ips", "ips")
+        add_addresses(ips, draft, place)
+        within = known
+        chosen = tuple(_by_address(host, known) for host in draft.finish().hosts)
+        kind, source = "ips", "--ips"
+    else:
+        allocated = find_allocation(environ) if listed is None and inventory is None else None
+        explicit = listed if listed is not None else known if inventory is not None else allocated
+        if explicit is None:
+            _refuse_narrowing(include, exclude, limit)
+            return Selection()
+        within = explicit if explicit is known else _completed(explicit, known)
+        chosen, notes = within.hosts, explicit.notes
+        kind = "hostfile" if listed is not None else "inventory" if inventory is not None else explicit.format
+        source = explicit.source
+    chosen = select.narrow(
+        chosen,
+        within,
+        include=_option(include, "--include"),
+        exclude=_option(exclude, "--exclude"),
+        limit=_option(limit, "--limit"),
+    )
+    return Selection(chosen, kind, source, notes)
+
+
+def _option(value: str | None, name: str) -> tuple[str, Origin] | None:
+    return None if value is None else (value, Origin(name))
+
+
+def _listing_option(hosts: str | None, ips: str | None) -> Origin | None:
+    if hosts is not None and ips is not None:
+        raise InventoryError("--hosts and --ips both list hosts", place=Origin("--ips"), expected="one of them")
+    if hosts is not None:
+        return Origin("--hosts")
+    return Origin("--ips") if ips is not None else None
+
+
+def _refuse_narrowing(include: str | None, exclude: str | None, limit: str | None) -> None:
+    for option, value in (("--include", include), ("--exclude", exclude), ("--limit", limit)):
+        if value is not None:
+            raise InventoryError(
+                "there are no hosts to choose from",
+                place=Origin(option),
+                found=value,
+                hint="give --hosts, --hostfile or --inventory",
+            )
+
+
+def _read(path: str, option: str, cwd: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Inventory:
+    """Read the file that an option names; a scheduler's node file is read as the scheduler means it."""
+    if not path:
+        raise InventoryError("no file name", place=Origin(option), found=path, expected="a file")
+    format_name = None
+    for variable, name in (("PBS_NODEFILE", "pbs"), ("LSB_DJOB_HOSTFILE", "lsf")):
+        if environ and environ.get(variable) == path:
+            format_name = name
+    return read_inventory(path, format_name, cwd=cwd)
+
+
+def read_own(environ: Mapping[str, str], cwd: str | os.PathLike[str]) -> Inventory | None:
+    """The user's inventory with the project's over it; None where neither is there."""
+    return None
+
+
+def _completed(listed: Inventory, known: Inventory | None) -> Inventory:
+    """The listed hosts; what the list does not say of a host comes from the inventory."""
+    if known is None or known is listed:
+        return listed
+    there = {host.name: host for host in known.hosts}
+    hosts = tuple(_over(there[host.name], host) if host.name in there else host for host in listed.hosts)
+    groups = tuple(listed.groups) + tuple(
+        group for group in known.groups if group.name not in {one.name for one in listed.groups}
+    )
+    return replace(listed, hosts=hosts, groups=groups)
+
+
+def _over(below: Host, above: Host) -> Host:
+    """One host of two descriptions; what `above` says wins."""
+    said = {
+        field.name: value
+        for field in dataclass_fields(Host)
+        if field.name not in ("name", "env", "labels", "groups", "origins")
+        and (value := getattr(above, field.name)) not in (None, ())
+    }
+    return replace(
+        below,
+        env=tuple({**dict(below.env), **dict(above.env)}.items()),
+        labels=tuple({**dict(below.labels), **dict(above.labels)}.items()),
+        groups=tuple(dict.fromkeys([*below.groups, *above.groups])),
+        origins=tuple({**dict(below.origins), **dict(above.origins)}.items()),
+        **said,
+    )
+
+
+def _by_address(host: Host, known: Inventory | None) -> Host:
+    """The inventory's host that has this name or address, with the address as its data address."""
+    for one in known.hosts if known is not None else ():
+        if host.name in (one.name, one.data_address, one.address):
+            return _over(one, host)
+    return host

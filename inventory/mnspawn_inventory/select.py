@@ -1,0 +1,294 @@
+"""Choose hosts by expressions: --hosts makes a list, --include, --exclude and --limit narrow one down. Pure.
+
+Order is what was written: an expression's for --hosts, the list's own for the others.
+"""
+
+import fnmatch
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mnspawn_inventory import fields, names, nodeset
+from mnspawn_inventory.draft import did_you_mean
+from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.expression import Operand, parse, slots_and_devices
+from mnspawn_inventory.model import Host, Inventory
+
+NOWHERE = Inventory(())
+
+
+@dataclass(frozen=True, slots=True)
+class _Pick:
+    """A host that an operand named, and the last operand that said something about it."""
+
+    name: str
+    operand: Operand
+
+
+def choose(
+    expression: str, inventory: Inventory | None, place: Origin | None, *, strict: bool = False
+) -> tuple[Host, ...]:
+    """The hosts of a --hosts expression. Names are looked up in the inventory, else are plain SSH names.
+
+    Args:
+        strict: a name that is not in the inventory is an error.
+
+    Raises:
+        InventoryError: no hosts, no host names, a host written twice, an unknown group, bad slots.
+    """
+    known = {host.name: host for host in (inventory or NOWHERE).hosts}
+
+    def found(name: str, operand: Operand) -> bool:
+        if name in known:
+            return True
+        if strict:
+            raise _unknown(name, known, inventory, place)
+        names.check_host(name, place)
+        return True
+
+    operands = parse(expression, place, known.__contains__)
+    picks = _evaluate(operands, inventory or NOWHERE, place, found, refuse_repeats=True)
+    if not picks:
+        raise InventoryError("no hosts are left", place=place, found=expression, expected="at least one host")
+    return tuple(_decorate(known.get(pick.name) or _plain(pick.name, place), pick.operand, place) for pick in picks)
+
+
+def _plain(name: str, place: Origin | None) -> Host:
+    return Host(name, origins=() if place is None else (("name", place),))
+
+
+def _decorate(host: Host, operand: Operand, place: Origin | None) -> Host:
+    """The host with what the operand says about user, port, slots and devices."""
+    slots, devices = slots_and_devices(operand, place)
+    said = {"user": operand.user, "port": operand.port, "slots": slots, "devices": devices}
+    given = {field: value for field, value in said.items() if value is not None}
+    if not given:
+        return host
+    if host.devices is not None and devices is not None:
+        _check_devices(host, devices, place)
+    kept = tuple(pair for pair in host.origins if pair[0] not in given)
+    places = () if place is None else tuple((field, place) for field in given)
+    return replace(host, origins=kept + places, **given)  # type: ignore[arg-type]
+
+
+def narrow(
+    hosts: Sequence[Host],
+    inventory: Inventory | None,
+    *,
+    include: tuple[str, Origin] | None = None,
+    exclude: tuple[str, Origin] | None = None,
+    limit: tuple[str, Origin] | None = None,
+) -> tuple[Host, ...]:
+    """Keep the hosts (and devices) that --include and --limit name, then drop those that --exclude names.
+
+    `a` stands for the whole host, `a:0,2` and `a:0` for devices of it, as in DeepSpeed.
+
+    Raises:
+        InventoryError: a name is not among the hosts, a device is not on its host, or nothing is left.
+    """
+    kept = tuple(hosts)
+    for option, apply in ((include, _keep), (limit, _keep), (exclude, _drop)):
+        if option is None:
+            continue
+        expression, place = option
+        picked = _picked(expression, hosts, inventory, place)
+        kept = tuple(host for one in kept if (host := apply(one, picked.get(one.name), place)) is not None)
+        if not kept:
+            raise InventoryError("no hosts are left", place=place, found=expression, expected="at least one host")
+    return kept
+
+
+def _picked(
+    expression: str, hosts: Sequence[Host], inventory: Inventory | None, place: Origin
+) -> dict[str, list[Operand]]:
+    """Every operand that speaks of a host, by host."""
+    known = {host.name: host for host in hosts}
+    elsewhere = {host.name for host in (inventory or NOWHERE).hosts}
+
+    def found(name: str, operand: Operand) -> bool:
+        if name in known:
+            return True
+        if name in elsewhere and not operand.is_literal:
+            return False  # a group may have hosts that don't take part
+        raise _unknown(name, known, None, place)
+
+    operands = parse(expression, place, known.__contains__)
+    for operand in operands:
+        if operand.user is not None or operand.port is not None:
+            raise InventoryError(
+                "a user or port can't choose hosts",
+                place=place,
+                found=operand.text,
+                expected="names, @groups and devices",
+            )
+    groups = inventory.groups if inventory else ()
+    here = Inventory(tuple(hosts), groups)
+    picks = _evaluate(operands, here, place, found, refuse_repeats=False)
+    speaking: dict[str, list[Operand]] = {pick.name: [] for pick in picks}
+    for operand in operands:
+        for name in _names(operand, here, place):
+            if name in speaking:
+                speaking[name].append(operand)
+    return speaking
+
+
+def _devices_of(host: Host, operands: Iterable[Operand], place: Origin) -> tuple[int, ...] | None:
+    """The devices of the host that the operands name; None: all of it."""
+    chosen: list[int] = []
+    for operand in operands:
+        if operand.numbers is None:
+            return None
+        positions = fields.devices(operand.numbers, place)
+        _check_devices(host, positions, place)
+        chosen.extend(position for position in positions if position not in chosen)
+    return tuple(chosen)
+
+
+def _check_devices(host: Host, positions: Iterable[int], place: Origin | None) -> None:
+    present = _present(host)
+    if present is None:
+        return
+    for position in positions:
+        if position not in present:
+            raise InventoryError(
+                f"{host.name} has no device {position}",
+                place=place,
+                found=str(position),
+                expected="one of " + ",".join(map(str, present)),
+            )
+
+
+def _present(host: Host) -> tuple[int, ...] | None:
+    """The host's devices as far as the inventory tells: listed, or as many as slots."""
+    if host.devices is not None:
+        return host.devices
+    return tuple(range(host.slots)) if host.slots is not None else None
+
+
+def _keep(host: Host, operands: list[Operand] | None, place: Origin) -> Host | None:
+    if operands is None:
+        return None
+    devices = _devices_of(host, operands, place)
+    return host if devices is None else _with_devices(host, tuple(sorted(devices)), place)
+
+
+def _drop(host: Host, operands: list[Operand] | None, place: Origin) -> Host | None:
+    if operands is None:
+        return host
+    devices = _devices_of(host, operands, place)
+    if devices is None:
+        return None
+    present = _present(host)
+    if present is None:
+        raise InventoryError(
+            f"the devices of {host.name} are not known",
+            place=place,
+            expected="slots or devices of this host in the inventory",
+            hint="name the devices that shall be used by --include",
+        )
+    left = tuple(position for position in present if position not in devices)
+    return _with_devices(host, left, place) if left else None
+
+
+def _with_devices(host: Host, devices: tuple[int, ...], place: Origin) -> Host:
+    kept = tuple(pair for pair in host.origins if pair[0] not in ("slots", "devices"))
+    return replace(host, devices=devices, slots=len(devices), origins=(*kept, ("slots", place), ("devices", place)))
+
+
+def _evaluate(
+    operands: Sequence[Operand],
+    inventory: Inventory,
+    place: Origin | None,
+    found: Callable[[str, Operand], bool],
+    *,
+    refuse_repeats: bool,
+) -> list[_Pick]:
+    """Apply the operators from left to right; in the order in which hosts are first named."""
+    picks: dict[str, _Pick] = {}
+    written: set[str] = set()
+    plain_union = all(operand.operator == "," for operand in operands)
+    members: Any = None
+    for operand in operands:
+        here = [name for name in _names(operand, inventory, place) if found(name, operand)]
+        if operand.operator != "," and (operand.numbers or operand.user or operand.port):
+            raise InventoryError(
+                f"slots, users and ports can't follow {operand.operator!r}", place=place, found=operand.text
+            )
+        if refuse_repeats and operand.operator == "," and operand.is_literal:
+            for name in here:
+                if name in written:
+                    raise InventoryError("a host is named twice", place=place, found=name, expected="each host once")
+                written.add(name)
+        if operand.operator in ",^":
+            for name in here:
+                if name not in picks or operand.text != operand.pattern:
+                    picks[name] = _Pick(name, operand)
+        if not plain_union:
+            members = _combine(members, operand.operator, here)
+    if members is None:
+        return list(picks.values())
+    left = set(map(_unalias, members))
+    return [pick for name, pick in picks.items() if name in left]
+
+
+def _combine(members: Any, operator: str, here: list[str]) -> Any:
+    """One step of the algebra, by ClusterShell."""
+    other = nodeset.node_set(map(_alias, here))
+    if members is None:
+        return other
+    if operator == ",":
+        members.update(other)
+    elif operator == "!":
+        members.difference_update(other)
+    elif operator == "&":
+        members.intersection_update(other)
+    else:
+        members.symmetric_difference_update(other)
+    return members
+
+
+def _alias(name: str) -> str:
+    """A name that ClusterShell takes as it is: ":" and "%" of IPv6 addresses mean nothing there, but are not tested."""
+    return name.replace(":", "~").replace("%", "=")
+
+
+def _unalias(name: str) -> str:
+    return name.replace("~", ":").replace("=", "%")
+
+
+def _names(operand: Operand, inventory: Inventory, place: Origin | None) -> list[str]:
+    """The hosts that an operand stands for."""
+    if operand.pattern.startswith("@"):
+        return _group(operand.pattern[1:], inventory, place)
+    if ":" in operand.pattern:
+        return [operand.pattern]
+    expanded = nodeset.expand(operand.pattern, place)
+    if not operand.is_glob:
+        return expanded
+    matched = [
+        host.name for host in inventory.hosts if any(fnmatch.fnmatchcase(host.name, pattern) for pattern in expanded)
+    ]
+    if not matched:
+        raise InventoryError("no host matches", place=place, found=operand.pattern)
+    return matched
+
+
+def _group(name: str, inventory: Inventory, place: Origin | None) -> list[str]:
+    if name in ("*", "all"):
+        return [host.name for host in inventory.hosts]
+    for group in inventory.groups:
+        if group.name == name:
+            return list(group.hosts)
+    known = [group.name for group in inventory.groups]
+    raise InventoryError(
+        "no such group",
+        place=place,
+        found=f"@{name}",
+        expected=f"one of {', '.join('@' + one for one in known)}" if known else "an inventory with groups",
+        hint=did_you_mean(name, known),
+    )
+
+
+def _unknown(name: str, known: Iterable[str], inventory: Inventory | None, place: Origin | None) -> InventoryError:
+    where = f"in {inventory.source}" if inventory and inventory.source else "among the hosts"
+    return InventoryError(f"no such host {where}", place=place, found=name, hint=did_you_mean(name, known))

@@ -1,0 +1,110 @@
+"""Text of a file: bytes to lines with places. Minds byte order marks, CRLF, NUL and bytes that are no UTF-8."""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mnspawn_inventory.errors import InventoryError, Origin
+
+MAX_FILE = 64 << 20  # 100,000 hosts with 600 bytes each; more is no inventory
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line without its end. `place(n)` is the place of its n-th character, from 0."""
+
+    source: str
+    number: int
+    text: str
+
+    def place(self, offset: int = 0) -> Origin:
+        return Origin(self.source, self.number, offset + 1)
+
+    def words(self) -> list["Word"]:
+        """Its words, split at white space."""
+        return [Word(match[0], self.place(match.start())) for match in re.finditer(r"\S+", self.text)]
+
+    def without_comment(self) -> "Line":
+        """The line up to its first "#"."""
+        return Line(self.source, self.number, self.text.split("#", 1)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A piece of a line and where it begins."""
+
+    text: str
+    place: Origin
+
+    def part(self, start: int, end: int | None = None) -> "Word":
+        return Word(self.text[start:end], self.place.moved(start))
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A whole file, decoded, with "\\n" at line ends."""
+
+    source: str
+    content: str
+
+    def lines(self) -> Iterator[Line]:
+        for number, text in enumerate(self.content.split("\n"), start=1):
+            yield Line(self.source, number, text)
+
+
+def read_text(path: Path, source: str | None = None) -> Text:
+    """Read a file whole.
+
+    Raises:
+        InventoryError: it is missing, unreadable, a folder, too large, or no UTF-8 text.
+    """
+    return decode(read_bytes(path, source), source or str(path))
+
+
+def read_bytes(path: Path, source: str | None = None) -> bytes:
+    """The file's bytes, as `read_text` reads them."""
+    place = Origin(source or str(path))
+    try:
+        with open(path, "rb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode) and os.fstat(file.fileno()).st_size > MAX_FILE:
+                raise InventoryError("the file is too large", place=place, expected=f"at most {MAX_FILE >> 20} MiB")
+            content = file.read(MAX_FILE + 1)
+    except FileNotFoundError:
+        raise InventoryError("there is no such file", place=place) from None
+    except ValueError:  # a NUL in the path
+        raise InventoryError("not a file name", place=place, found=str(path)) from None
+    except OSError as exc:
+        reason = "is a folder" if isinstance(exc, IsADirectoryError) else (exc.strerror or str(exc)).lower()
+        raise InventoryError(f"the file can't be read: {reason}", place=place) from exc
+    if len(content) > MAX_FILE:
+        raise InventoryError("the file is too large", place=place, expected=f"at most {MAX_FILE >> 20} MiB")
+    return content
+
+
+def decode(content: bytes, source: str) -> Text:
+    """Bytes to text: UTF-8 with or without a byte order mark, any line ends, no control characters but tabs."""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InventoryError("the file is UTF-16", place=Origin(source, 1, 1), expected="UTF-8")
+    if content.startswith(b"\xef\xbb\xbf"):
+        content = content[3:]
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        before = content[: exc.start].decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+        raise InventoryError(
+            "not UTF-8 text", place=_place_after(before, source), found=repr(content[exc.start : exc.start + 4])
+        ) from None
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if odd := CONTROL.search(text):
+        place = _place_after(text[: odd.start()], source)
+        raise InventoryError("a control character", place=place, found=odd[0], expected="text")
+    return Text(source, text)
+
+
+def _place_after(before: str, source: str) -> Origin:
+    line_start = before.rfind("\n") + 1
+    return Origin(source, before.count("\n") + 1, len(before) - line_start + 1)
