@@ -110,9 +110,13 @@ class PodMachine:
 
     def stop(self, now: float, grace: float) -> None:
         """Stop every trainer; asking again can shorten the grace but never lengthen it."""
+        before = self.state
         self._move("stop")
         if self.state is P.DONE:
-            self._actions.append(Finished([], 0))
+            if before is P.PREPARED:
+                for trainer in self.trainers.values():
+                    trainer.stop(now, grace)
+                self._finish([])
             return
         if self.state is P.SWEEPING:
             if self._kill_at is not None:

@@ -1,0 +1,75 @@
+"""Joins a new link to an agent that is already there: bytes between stdin/stdout and its control socket."""
+
+import os
+import selectors
+import socket
+from typing import Optional
+
+from . import rundir
+
+SOCKET_NAME = "control"
+
+
+def address_of(folder: int) -> str:
+    """A socket's address by its folder's descriptor: sun_path holds 107 bytes, a home can be longer."""
+    return "/proc/self/fd/%d/%s" % (folder, SOCKET_NAME)
+
+
+def listen(folder: str) -> socket.socket:
+    """The agent's control socket: reachable only through a folder of mode 0700."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        address = address_of(fd)
+        if os.path.exists(address):
+            os.unlink(address)
+        sock.bind(address)
+        os.chmod(address, 0o600)
+        sock.listen(4)
+    except OSError:
+        sock.close()
+        raise
+    finally:
+        os.close(fd)
+    sock.setblocking(False)
+    return sock
+
+
+def connect(run: str, node_rank: str) -> Optional[socket.socket]:
+    """A connection to the pod's agent, None when no agent answers."""
+    for root in rundir.state_candidates():
+        path = os.path.join(root, "runs", run, node_rank)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            continue  # the run keeps its folder elsewhere
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.connect(address_of(fd))
+            return sock
+        except OSError:
+            sock.close()  # the agent is gone, its folder is left
+        finally:
+            os.close(fd)
+    return None
+
+
+def relay(link_in: int, link_out: int, sock: socket.socket) -> None:
+    """Pass bytes both ways until either side ends."""
+    selector = selectors.DefaultSelector()
+    selector.register(link_in, selectors.EVENT_READ)
+    selector.register(sock, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            if key.fd == link_in:
+                chunk = os.read(link_in, 65536)
+                if not chunk:
+                    return
+                sock.sendall(chunk)
+            else:
+                chunk = sock.recv(65536)
+                if not chunk:
+                    return
+                view = memoryview(chunk)
+                while view:
+                    view = view[os.write(link_out, view) :]

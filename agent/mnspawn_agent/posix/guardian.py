@@ -1,0 +1,67 @@
+"""Outlives the agent to end its trainers when it dies hard; sleeps until then."""
+
+import os
+import signal
+import sys
+import time
+from typing import List, Tuple
+
+from ..protocol.exits import as_shell_status, from_wait_status
+from . import reaper
+
+KILL_LIMIT = 5.0
+
+
+def split() -> Tuple[int, int]:
+    """Fork: the agent goes on in the child, this process becomes its guardian and never returns.
+
+    The kernel ends trainers when the agent dies (PR_SET_PDEATHSIG), but not what trainers started: those are adopted
+    by the guardian, their nearest subreaper, and ended by it.
+
+    Returns:
+        In the agent: (descriptor to tell the guardian the run by, the guardian's pid).
+    """
+    told_in, told_out = os.pipe()
+    guardian = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        os.close(told_in)
+        return told_out, guardian
+    os.close(told_out)
+    os._exit(_guard(pid, told_in))
+
+
+def _guard(agent: int, told_in: int) -> int:
+    from . import libc
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    if sys.platform.startswith("linux"):
+        libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)  # the link is the agent's alone: its end must be seen at the other side
+    told = b""
+    while True:
+        part = os.read(told_in, 4096)
+        if not part:
+            break
+        told += part
+    _, status = os.waitpid(agent, 0)
+    code = from_wait_status(status)
+    run, _, node_rank = told.decode("ascii").strip().partition(" ")
+    if code != 0:
+        end_all(run, int(node_rank or 0))
+    return as_shell_status(code)
+
+
+def end_all(run: str, node_rank: int) -> List[int]:
+    """Kill what is left of a pod; gives the pids that would not die."""
+    deadline = time.monotonic() + KILL_LIMIT
+    while True:
+        reaper.reap()
+        left = reaper.find(run, node_rank, set())
+        if not left or time.monotonic() > deadline:
+            return left
+        reaper.send(left, "SIGKILL")
+        time.sleep(0.02)

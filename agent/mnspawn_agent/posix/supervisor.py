@@ -1,0 +1,264 @@
+"""Drives one pod: prepares, spawns, reaps, signals, sweeps, and tells the controller. The machine decides."""
+
+import os
+import sys
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from ..core.pod import Ended, Finished, PodMachine, PodState, Sweep
+from ..core.trainer import SendSignal
+from ..protocol import messages
+from ..protocol.exits import from_wait_status
+from . import attach, libc, probe, reaper, rundir, spawner
+from .prepare import Preparation
+from .spool import Spool, Spools, tail_of
+
+Send = Callable[[Dict[str, Any]], None]
+
+PASSED_ON = ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGINT", "SIGTERM", "SIGCONT", "SIGSTOP", "SIGKILL", "SIGQUIT")
+STREAMS = ((1, "out"), (2, "err"))
+
+
+class Supervisor:
+    """The pod of one run on this host.
+
+    Args:
+        send: queues a message to the controller.
+        guardian: pid that is ours but no part of the pod.
+        root: folder that holds run directories.
+    """
+
+    def __init__(self, message: Dict[str, Any], send: Send, guardian: int, root: str) -> None:
+        self._send = send
+        self._guardian = guardian
+        self._prepared = Preparation(message, root)
+        self.socket = attach.listen(self._prepared.folder.path)
+        self.spools = Spools()
+        self._blob = bytearray()
+        self.pod = PodMachine(self._prepared.ranks, message["grace"])
+        self.grace = float(message["grace"])
+        self.run = self._prepared.run
+        self.node_rank = self._prepared.node_rank
+        self._ranks_by_pid = {}  # type: Dict[int, int]
+        self._errors = {}  # type: Dict[int, str]
+        if self._prepared.needs_blob and not self._prepared.reasons:
+            send(messages.make(messages.NEED, blob=message["script"]["blob"]))
+        else:
+            self._answer()
+
+    def _now(self) -> float:
+        return time.monotonic()
+
+    # -- before the start ------------------------------------------------------------------------------------------
+    def take_blob(self, chunk: bytes) -> None:
+        """A piece of the script."""
+        if not self._prepared.needs_blob:
+            return
+        self._blob += chunk
+        if len(self._blob) >= self._prepared.message["script"]["size"]:
+            self._prepared.store_script(bytes(self._blob))
+            self._blob = bytearray()
+            self._answer()
+
+    def _answer(self) -> None:
+        prepared = self._prepared
+        if prepared.reasons:
+            self._send(messages.make(messages.REFUSED, reasons=prepared.reasons))
+            return
+        self._write_status("prepared")
+        self._send(
+            messages.make(
+                messages.PREPARED,
+                ports=prepared.ports,
+                extra_ports=prepared.extra_ports,
+                run_dir=prepared.folder.path,
+                workdir=prepared.workdir,
+                python=prepared.python,
+                script=prepared.script,
+                reach=probe.probe([(address, port) for address, port in prepared.message["probes"]]),
+            )
+        )
+
+    # -- trainers --------------------------------------------------------------------------------------------------
+    def start(self, message: Dict[str, Any]) -> None:
+        """Give the ports free and start every trainer."""
+        prepared, pod = self._prepared, self.pod
+        if pod.state is not PodState.PREPARED or prepared.reasons:
+            return  # stopped meanwhile, or refused
+        pod.start()
+        for name, content in message["files"]:
+            try:
+                prepared.folder.write(name, content.encode("utf-8", "surrogateescape"))
+            except OSError as error:
+                self._notice("%s can't be written: %s" % (name, error))
+        base = _without(os.environ, message["unset"])
+        base.update(message["env"])
+        base.update(reaper.mark_of(prepared.run, prepared.node_rank))
+        prepared.held.release()
+        if sys.platform.startswith("linux"):
+            libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
+        for trainer in message["trainers"]:
+            if trainer["rank"] in pod.trainers and not pod.trainers[trainer["rank"]].has_ended:
+                self._spawn(trainer, dict(base, **trainer["env"]))
+        pod.settle(self._now())
+        self._act()
+        if pod.state is not PodState.DONE:
+            self._write_status("running")
+
+    def _spawn(self, trainer: Dict[str, Any], env: Dict[str, str]) -> None:
+        prepared, pod = self._prepared, self.pod
+        rank = trainer["rank"]
+        outputs = []  # type: List[int]
+        try:
+            for stream, suffix in STREAMS:
+                path, fd = prepared.folder.open_stream(rank, suffix)
+                outputs.append(fd)
+                self.spools.add(Spool(rank, stream, path))
+            pid = spawner.spawn(trainer["argv"], env, prepared.workdir, outputs[0], outputs[1])
+        except (OSError, spawner.SpawnError) as error:
+            pod.spawn_failed(rank)
+            self._errors[rank] = str(error)
+            self._send(messages.make(messages.NOT_STARTED, rank=rank, at=self._now(), error=str(error)))
+        else:
+            now = self._now()
+            pod.spawned(rank, pid, now)
+            self._ranks_by_pid[pid] = rank
+            self._send(messages.make(messages.STARTED, rank=rank, pid=pid, at=now))
+        finally:
+            for fd in outputs:
+                os.close(fd)
+
+    def reap(self) -> None:
+        """Take note of everything that has ended."""
+        if not self._ranks_by_pid:
+            return
+        for pid, status in reaper.reap():
+            rank = self._ranks_by_pid.pop(pid, None)
+            if rank is not None:
+                self.pod.exited(rank, from_wait_status(status))
+        self.pod.settle(self._now())
+        self._act()
+
+    def stop(self, grace: float) -> None:
+        """Begin to stop the pod, or hurry."""
+        self.reap()  # deaths that came first are not ours
+        self.pod.stop(self._now(), grace)
+        self._act()
+
+    def pass_signal(self, name: str, ranks: Optional[List[int]]) -> None:
+        """Send a signal to the groups of trainers that run."""
+        if name not in PASSED_ON:
+            self._notice("signal %s is not passed on" % name)
+            return
+        for rank, trainer in self.pod.trainers.items():
+            if trainer.pid and not trainer.has_ended and (ranks is None or rank in ranks):
+                reaper.send_to_group(trainer.pid, name)
+
+    def on_time(self, now: float) -> None:
+        self.pod.on_time(now)
+        self._act()
+
+    def _act(self) -> None:
+        """Do what the machine decided, until it has no more to say."""
+        actions = self.pod.actions()
+        while actions:
+            for action in actions:
+                if isinstance(action, SendSignal):
+                    reaper.send_to_group(action.pgid, action.signal)
+                elif isinstance(action, Ended):
+                    self._tell_exit(action.rank)
+                elif isinstance(action, Sweep):
+                    self._sweep(action.signal)
+                elif isinstance(action, Finished):
+                    self._tell_done(action)
+            actions = self.pod.actions()
+
+    def _sweep(self, signal_name: str) -> None:
+        reaper.reap()
+        left = reaper.find(self.run, self.node_rank, {self._guardian})
+        if signal_name:
+            reaper.send(left, signal_name)
+        self.pod.swept(left, self._now())
+
+    # -- what the controller is told -------------------------------------------------------------------------------
+    def _tell_exit(self, rank: int) -> None:
+        trainer = self.pod.trainers[rank]
+        now = self._now()
+        sizes, tail = [], []  # type: Tuple[List[List[int]], List[str]]
+        for spool in self.spools.of(rank):
+            self.spools.mark(spool)
+            sizes.append([spool.stream, spool.size])
+            if spool.stream == 2:
+                tail = tail_of(spool.path)
+        self._send(
+            messages.make(
+                messages.EXITED,
+                rank=rank,
+                pid=trainer.pid,
+                code=trainer.code,
+                at=now,
+                seconds=now - trainer.started_at,
+                stopped=trainer.was_stopped,
+                killed=trainer.was_killed,
+                sizes=sizes,
+                tail=tail,
+            )
+        )
+
+    def _tell_done(self, finished: Finished) -> None:
+        self.spools.mark_all()
+        self._write_status("done", leftovers=finished.leftovers)
+        self._send(
+            messages.make(
+                messages.DONE, leftovers=finished.leftovers, swept=finished.swept, sizes=self.spools.sizes()
+            )
+        )
+
+    def _write_status(self, state: str, **more: Any) -> None:
+        trainers = [
+            {
+                "rank": rank,
+                "pid": trainer.pid,
+                "state": trainer.state.value,
+                "code": trainer.code,
+                "stopped": trainer.was_stopped,
+                "error": self._errors.get(rank),
+            }
+            for rank, trainer in sorted(self.pod.trainers.items())
+        ]
+        status = dict(
+            more,
+            run=self.run,
+            node_rank=self.node_rank,
+            state=state,
+            agent=os.getpid(),
+            time=time.time(),
+            trainers=trainers,
+        )
+        try:
+            self._prepared.folder.write_status(status)
+        except OSError as error:  # a full disk must not stop the pod
+            self._notice("status can't be written: %s" % error)
+
+    def _notice(self, text: str) -> None:
+        self._send(messages.make(messages.NOTICE, text=text))
+
+    def close(self, keep: bool) -> None:
+        """Give everything back; the run folder stays when `keep`."""
+        self.spools.close()
+        self._prepared.held.release()
+        self.socket.close()
+        if keep:
+            try:
+                os.unlink(self._prepared.folder.join(attach.SOCKET_NAME))
+            except OSError:
+                pass  # the folder was removed by hand
+        else:
+            self._prepared.folder.remove()
+
+
+def _without(environ: "os._Environ[str]", unset: List[str]) -> Dict[str, str]:
+    """The environment less the names, and PREFIX* less the names that begin so."""
+    prefixes = tuple(name[:-1] for name in unset if name.endswith("*"))
+    exact = set(unset)
+    return {k: v for k, v in environ.items() if k not in exact and not (prefixes and k.startswith(prefixes))}
