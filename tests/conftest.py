@@ -23,6 +23,7 @@ from tests.support import (
     wait_until,
 )
 from tests.support import leaks as leak_checks
+from tests.support.controller import PACKAGE_FOLDERS, REPOSITORY
 
 IN_CI = os.environ.get("CI") == "true"
 CLUSTER_FIXTURES = {"cluster", "make_cluster", "framework_cluster"}
@@ -47,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in [name for name in os.environ if name.startswith(("MNSPAWN_", "XDG_", "SSH_", "PYTEST_ADDOPTS"))]:
         if name != "MNSPAWN_FRAMEWORKS":
             del os.environ[name]
+    os.environ["PYTHONPATH"] = ":".join(str(REPOSITORY / folder) for folder in PACKAGE_FOLDERS)  # for subprocesses
     os.environ["HOME"] = str(places / "home")
     os.environ["TMPDIR"] = tempfile.tempdir = str(places / "tmp")
     os.environ["PATH"] = ":".join(

@@ -1,5 +1,6 @@
 """Where the command line of a test runs: a HOME of its own, a fixed environment. Needs no privileges."""
 
+import getpass
 import os
 import sys
 from collections.abc import Mapping
@@ -30,13 +31,13 @@ class Controller:
         return {
             "HOME": str(self.home),
             "LANG": "C.UTF-8",
-            "LOGNAME": "root",
+            "LOGNAME": getpass.getuser(),
             "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "PYTHONPATH": ":".join(str(REPOSITORY / folder) for folder in PACKAGE_FOLDERS),
             "SHELL": "/bin/bash",
             "TERM": "dumb",
             "TMPDIR": os.environ.get("TMPDIR", "/tmp"),
-            "USER": "root",
+            "USER": getpass.getuser(),
         }
 
     def start(

@@ -1,0 +1,151 @@
+"""Who may import whom: what import-linter can't say, and import-linter itself."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.source import AGENT, CONTROLLER, INVENTORY, REPOSITORY, imported_roots, imports, modules, shown
+
+SYSTEM = {
+    "asyncio",
+    "concurrent",
+    "logging",
+    "multiprocessing",
+    "os",
+    "queue",
+    "random",
+    "select",
+    "selectors",
+    "shutil",
+    "signal",
+    "socket",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+}
+PURE = [
+    CONTROLLER / "errors.py",
+    CONTROLLER / "events.py",
+    CONTROLLER / "layout.py",
+    CONTROLLER / "plan.py",
+    CONTROLLER / "report.py",
+    CONTROLLER / "contract",
+    CONTROLLER / "core",
+    CONTROLLER / "logs" / "lines.py",
+    AGENT / "core",
+    AGENT / "protocol",
+]
+ALLOWED = {AGENT / "protocol" / "exits.py": {"signal"}}  # names of signals, a table
+PLACES = {
+    "asyncssh": ("orchestrator/mnspawn/transport/asyncssh_transport", "orchestrator/mnspawn/sandbox"),
+    "paramiko": ("orchestrator/mnspawn/transport/paramiko_transport",),
+    "typer": ("orchestrator/mnspawn/cli/",),
+    "click": ("orchestrator/mnspawn/cli/",),
+    "rich": ("orchestrator/mnspawn/cli/",),
+    "cloudpickle": ("orchestrator/mnspawn/spawn",),
+    "pynvml": ("agent/mnspawn_agent/devices",),
+    "ClusterShell": ("inventory/",),
+    "yaml": ("inventory/",),
+}
+AGENT_SEEN_BY_CONTROLLER = ("mnspawn_agent.protocol",)
+AGENT_SHIPPED_BY = "orchestrator/mnspawn/bootstrap/"
+
+
+def test_modules_that_decide_touch_neither_the_system_nor_a_clock() -> None:
+    assert [path for path in PURE if not path.exists()] == []
+    found = {
+        shown(path): used
+        for path in modules(*PURE)
+        if (used := (imported_roots(path) & SYSTEM) - ALLOWED.get(path, set()))
+    }
+    assert found == {}
+
+
+def test_heavy_libraries_stay_in_their_places() -> None:
+    found = [
+        f"{shown(path)} imports {name}"
+        for path in modules(CONTROLLER, AGENT, INVENTORY)
+        for name in imported_roots(path) & PLACES.keys()
+        if not shown(path).startswith(PLACES[name])
+    ]
+    assert found == []
+
+
+def test_the_agent_needs_nothing_but_the_standard_library() -> None:
+    allowed = sys.stdlib_module_names | {
+        "mnspawn_agent",
+        "pynvml",
+    }  # pynvml is one file of ours to ship, if it is there
+    found = {shown(path): foreign for path in modules(AGENT) if (foreign := imported_roots(path) - allowed)}
+    assert found == {}
+
+
+def test_the_inventory_knows_nobody() -> None:
+    found = [shown(path) for path in modules(INVENTORY) if imported_roots(path) & {"mnspawn", "mnspawn_agent"}]
+    assert found == []
+
+
+def test_the_controller_knows_the_agent_by_its_protocol() -> None:
+    found = [
+        f"{shown(path)} imports {name}"
+        for path in modules(CONTROLLER)
+        for name in imports(path)
+        if name.partition(".")[0] == "mnspawn_agent"
+        and not name.startswith(AGENT_SEEN_BY_CONTROLLER)
+        and not shown(path).startswith(AGENT_SHIPPED_BY)
+    ]
+    assert found == []
+
+
+def loaded_after(program: str) -> set[str]:
+    """Top-level names of the modules that a fresh interpreter has after running a program."""
+    report = "import sys; print('\\n', *sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", f"{program}\n{report}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
+
+
+HEAVY = {
+    "asyncssh",
+    "paramiko",
+    "typer",
+    "click",
+    "rich",
+    "cryptography",
+    "cloudpickle",
+    "tomlkit",
+    "yaml",
+    "ClusterShell",
+}
+
+
+def test_importing_mnspawn_imports_nothing_heavy() -> None:
+    assert loaded_after("import mnspawn") & HEAVY == set()
+
+
+def test_version_imports_neither_asyncssh_nor_rich() -> None:
+    program = """
+import sys
+sys.argv = ["mnspawn", "--version"]
+from mnspawn.cli.main import main
+try:
+    main()
+except SystemExit:
+    pass
+"""
+    assert loaded_after(program) & HEAVY == set()
+
+
+def test_the_layers_hold() -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([linter, "--no-cache"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["mnspawn", "mnspawn_agent", "mnspawn_inventory"])
+def test_packages_are_typed(name: str) -> None:
+    folder = {"mnspawn": CONTROLLER, "mnspawn_agent": AGENT, "mnspawn_inventory": INVENTORY}[name]
+    assert (folder / "py.typed").exists()
