@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from tests.support import pythons
-from tests.support.source import AGENT, REPOSITORY, modules, shown, tree
+from tests.support.controller import REPOSITORY
+from tests.support.source import AGENT, modules, shown, tree
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -36,8 +37,8 @@ def test_this_machine_has_the_oldest_python_that_counts() -> None:
 
 
 def test_vermin_finds_nothing_newer_than_3_6() -> None:
-    vermin = Path(sys.executable).with_name("vermin")
-    command = [vermin, "-t=3.6-", "--no-tips", "--violations", "--eval-annotations", "--backport", "typing", AGENT]
+    vermin = str(Path(sys.executable).with_name("vermin"))
+    command = [vermin, "-t=3.6-", "--no-tips", "--violations", "--eval-annotations", "--backport", "typing", str(AGENT)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

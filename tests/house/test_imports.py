@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.source import AGENT, CONTROLLER, INVENTORY, REPOSITORY, imported_roots, imports, modules, shown
+from tests.support.controller import REPOSITORY
+from tests.support.source import AGENT, CONTROLLER, INVENTORY, imported_roots, imports, modules, shown
 
 SYSTEM = {
     "asyncio",

@@ -5,12 +5,12 @@ import re
 
 import pytest
 
+from tests.support.controller import REPOSITORY
 from tests.support.source import (
     AGENT,
     CONTROLLER,
     INVENTORY,
     PACKAGES,
-    REPOSITORY,
     modules,
     published_files,
     shown,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.source import REPOSITORY
+from tests.support.controller import REPOSITORY
 
 PACKAGES = {"mnspawn", "mnspawn_agent", "mnspawn_inventory"}
 

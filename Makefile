@@ -1,0 +1,54 @@
+# Each target makes what it needs, from a bare checkout on. PYTHON=/path/to/python3 chooses the interpreter (>= 3.11),
+# ARGS="..." goes to pytest (`make test ARGS="tests/unit -x"`).
+BIN := .venv/bin
+RUNTIME := .venv/.runtime
+DEV := .venv/.dev
+SOURCES := orchestrator agent inventory tests examples bench
+ARGS :=
+
+.PHONY: help demo test check format bench frameworks clean
+
+help:
+	@echo "make demo        one program on two throw-away hosts of this machine"
+	@echo "make test        the tests (as root on Debian: all, on virtual hosts; else what needs no root)"
+	@echo "make check       style, types, import rules, the agent's oldest Python"
+	@echo "make format      let ruff rewrite what it can"
+	@echo "make bench       compare with ssh on this machine"
+	@echo "make frameworks  install torch, paddle and jax apart (2 GB), so that make test runs them too"
+	@echo "make clean       remove what these made"
+
+$(RUNTIME): pyproject.toml constraints.txt .ci/venv
+	@.ci/venv .venv --constraint constraints.txt --editable .
+	@touch $@
+
+$(DEV): $(RUNTIME)
+	@.ci/venv .venv --constraint constraints.txt --group dev
+	@touch $@
+
+demo: $(RUNTIME)
+	$(BIN)/mnspawn --sandbox 2 --nproc-per-node 2 examples/ring.py
+
+test: $(DEV)
+	@.ci/system
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(DEV)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/vermin --target=3.6- --violations --no-tips --eval-annotations --backport typing agent
+
+format: $(DEV)
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+bench: $(DEV)
+	@.ci/system
+	$(BIN)/python -m bench
+
+frameworks:
+	@.ci/frameworks
+
+clean:
+	rm -rf .venv .venv-torch .venv-paddle .venv-jax .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
