@@ -6,7 +6,7 @@ DEV := .venv/.dev
 SOURCES := orchestrator agent inventory tests examples bench
 ARGS :=
 
-.PHONY: help demo test check format bench frameworks clean
+.PHONY: help demo test check check-style check-types check-imports check-agent format bench frameworks clean
 
 help:
 	@echo "make demo        one program on two throw-away hosts of this machine"
@@ -32,11 +32,19 @@ test: $(DEV)
 	@.ci/system
 	$(BIN)/python -m pytest $(ARGS)
 
-check: $(DEV)
+check: check-style check-types check-imports check-agent
+
+check-style: $(DEV)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
+
+check-types: $(DEV)
 	$(BIN)/mypy
+
+check-imports: $(DEV)
 	$(BIN)/lint-imports
+
+check-agent: $(DEV)
 	$(BIN)/vermin --target=3.6- --violations --no-tips --eval-annotations --backport typing agent
 
 format: $(DEV)
