@@ -78,8 +78,9 @@ class GroupDraft:
 class Draft:
     """Collects what readers find; several files may be read into one draft, later ones over earlier ones."""
 
-    def __init__(self, source: str, format_name: str) -> None:
+    def __init__(self, source: str, format_name: str, *, is_lenient: bool = False) -> None:
         self.source = source
+        self.is_lenient = is_lenient  # keys that nobody knows are noted, not refused: for edits, which keep them
         self.format = format_name
         self.notes: list[str] = []
         self.groups: dict[str, GroupDraft] = {}
@@ -136,7 +137,7 @@ class Draft:
             settings: dict[str, tuple[object, Origin | None]] = {}
             for layer in [*(group.values for group in chain), values]:
                 settings.update(layer.items())
-            own = sorted((group.name for group in chain if group.name != ALL), key=index.__getitem__)
+            own = [group.name for group in chain if group.name != ALL]
             hosts.append(_make_host(name, place, settings, own))
         position = {name: number for number, name in enumerate(self._hosts)}
         groups = [

@@ -4,13 +4,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields as dataclass_fields
 from dataclasses import replace
+from pathlib import Path
 
 from mnspawn_inventory import select
 from mnspawn_inventory.allocation import add_addresses, find_allocation
 from mnspawn_inventory.draft import Draft
 from mnspawn_inventory.errors import InventoryError, Origin
-from mnspawn_inventory.formats import read_inventory
+from mnspawn_inventory.formats import OWN, read_into, read_inventory
 from mnspawn_inventory.model import Host, Inventory, Selection
+
+PROJECT_FILE = "mnspawn.toml"
 
 
 def resolve(
@@ -67,6 +70,8 @@ def resolve(
         if explicit is None:
             _refuse_narrowing(include, exclude, limit)
             return Selection()
+        if not explicit.hosts:
+            raise InventoryError("no hosts", place=Origin(explicit.source), expected="at least one host")
         within = explicit if explicit is known else _completed(explicit, known)
         chosen, notes = within.hosts, explicit.notes
         kind = "hostfile" if listed is not None else "inventory" if inventory is not None else explicit.format
@@ -117,7 +122,26 @@ def _read(path: str, option: str, cwd: str | os.PathLike[str], environ: Mapping[
 
 def read_own(environ: Mapping[str, str], cwd: str | os.PathLike[str]) -> Inventory | None:
     """The user's inventory with the project's over it; None where neither is there."""
-    return None
+    there = [path for path in own_files(environ, cwd) if path.is_file()]
+    if not there:
+        return None
+    draft = Draft(str(there[-1]), OWN)
+    for path in there:
+        read_into(draft, path, str(path), OWN)
+    return draft.finish()
+
+
+def own_files(environ: Mapping[str, str], cwd: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Where the user's and the project's inventory are, or would be; the later wins."""
+    return user_file(environ), Path(cwd) / PROJECT_FILE
+
+
+def user_file(environ: Mapping[str, str]) -> Path:
+    """The user's own inventory: `$XDG_CONFIG_HOME/mnspawn/inventory.toml`."""
+    base = environ.get("XDG_CONFIG_HOME", "")
+    # the XDG specification has relative paths ignored
+    config = Path(base) if base.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".config"
+    return config / "mnspawn" / "inventory.toml"
 
 
 def _completed(listed: Inventory, known: Inventory | None) -> Inventory:
@@ -137,12 +161,13 @@ def _over(below: Host, above: Host) -> Host:
     said = {
         field.name: value
         for field in dataclass_fields(Host)
-        if field.name not in ("name", "env", "labels", "groups", "origins")
+        if field.name not in ("name", "env", "secrets", "labels", "groups", "origins")
         and (value := getattr(above, field.name)) not in (None, ())
     }
     return replace(
         below,
         env=tuple({**dict(below.env), **dict(above.env)}.items()),
+        secrets=tuple({**dict(below.secrets), **dict(above.secrets)}.items()),
         labels=tuple({**dict(below.labels), **dict(above.labels)}.items()),
         groups=tuple(dict.fromkeys([*below.groups, *above.groups])),
         origins=tuple({**dict(below.origins), **dict(above.origins)}.items()),

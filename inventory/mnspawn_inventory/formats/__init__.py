@@ -2,31 +2,190 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mnspawn_inventory.draft import Draft
+from mnspawn_inventory.draft import Draft, did_you_mean
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats import hostfile
+from mnspawn_inventory.formats.detect import detect, is_script
 from mnspawn_inventory.model import Inventory
-from mnspawn_inventory.text import read_text
+from mnspawn_inventory.text import Text, decode, read_bytes
+
+if TYPE_CHECKING:
+    from mnspawn_inventory.formats.ansible import AnsibleSource
+
+FORMATS = (
+    "toml",
+    "hostfile",
+    "openmpi",
+    "deepspeed",
+    "horovod",
+    "mpich",
+    "ansible-ini",
+    "ansible-yaml",
+    "ansible-json",
+    "ansible-script",
+    "ssh-config",
+    "slurm",
+    "pbs",
+    "lsf",
+    "ips",
+    "json",
+)
+OWN = "toml"
+FOLDER_IGNORED = (".cfg", ".retry", ".orig", ".bak", ".pyc", ".pyo", ".swp", ".rpm", ".md", ".txt", ".rst", "~")
 
 
 def read_inventory(
-    path: str | os.PathLike[str], format_name: str | None = None, *, cwd: str | os.PathLike[str] = "."
+    path: str | os.PathLike[str],
+    format_name: str | None = None,
+    *,
+    cwd: str | os.PathLike[str] = ".",
 ) -> Inventory:
     """Read an inventory file of any format.
 
     Args:
-        path: the file; errors name it as it is written here.
+        path: the file; errors name it as it is written here. A folder is read as Ansible reads one.
         format_name: one of FORMATS; by default the format is found out from name and content.
+        cwd: what a relative path is relative to.
 
     Raises:
-        InventoryError: the file can't be read, or is not of its format.
+        InventoryError: the file can't be read, is not of its format, or has no hosts (TOML and JSON may have none).
     """
     source = os.fspath(path)
-    text = read_text(Path(cwd) / Path(source).expanduser(), source)
-    draft = Draft(source, format_name or "hostfile")
-    hostfile.read(text, draft)
+    check_format(format_name, Origin("--format"))
+    draft = Draft(source, format_name or "")
+    read_into(draft, Path(cwd) / Path(source).expanduser(), source, format_name)
     inventory = draft.finish()
-    if not inventory.hosts:
+    if not inventory.hosts and inventory.format not in (OWN, "json"):
         raise InventoryError("no hosts", place=Origin(source), expected="at least one host")
     return inventory
+
+
+def check_format(name: str | None, place: Origin) -> None:
+    """Raises InventoryError when there is no such format."""
+    if name is not None and name not in FORMATS:
+        raise InventoryError(
+            "no such format",
+            place=place,
+            found=name,
+            expected="one of " + ", ".join(FORMATS),
+            hint=did_you_mean(name, FORMATS),
+        )
+
+
+def read_into(draft: Draft, path: Path, shown: str, format_name: str | None = None) -> None:
+    """Read a file into a draft, over what is there."""
+    if format_name is None and path.is_dir():
+        _read_folder(draft, path, shown)
+        return
+    if format_name == "ansible-script":
+        _read_ansible(draft, path, shown, None)
+        return
+    content = read_bytes(path, shown)
+    if format_name is None and is_script(content[:4], os.access(path, os.X_OK)):
+        draft.format = "ansible-script"
+        _read_ansible(draft, path, shown, None)
+        return
+    text = decode(content, shown)
+    draft.format = format_name or detect(path, text.content)
+    if draft.format.startswith("ansible-"):
+        _read_ansible(draft, path, shown, text)
+    elif draft.format == OWN:
+        from mnspawn_inventory.formats import own
+
+        own.read(text, draft)
+    elif draft.format == "json":
+        _read_json(draft, path, text)
+    elif draft.format == "ssh-config":
+        from mnspawn_inventory.formats import ssh_config
+
+        ssh_config.read(text, draft)
+    elif draft.format in hostfile.DIALECTS:
+        hostfile.read(text, draft, draft.format)
+    elif draft.format in ("pbs", "lsf"):
+        hostfile.read_repeated(text, draft)
+    else:
+        _read_list(draft, text)
+
+
+def _read_ansible(draft: Draft, path: Path, shown: str, text: Text | None) -> None:
+    from mnspawn_inventory.formats.ansible import AnsibleSource
+    from mnspawn_inventory.formats.ansible_vars import read_beside
+
+    source = AnsibleSource(shown)
+    _read_groups(source, draft, path, text)
+    source.apply(draft, read_beside(source, path))
+
+
+def _read_groups(source: "AnsibleSource", draft: Draft, path: Path, text: Text | None) -> None:
+    """Read one file of Ansible's into its groups; no text: a script to run."""
+    from mnspawn_inventory.formats import ansible_ini, ansible_json, ansible_yaml
+
+    if text is None:
+        ansible_json.run_script(path, source)
+    elif draft.format == "ansible-ini":
+        ansible_ini.read(text, source)
+    elif draft.format == "ansible-yaml":
+        ansible_yaml.read(text, source)
+    else:
+        ansible_json.read_groups(ansible_json.load(text), source, text.source)
+
+
+def _read_json(draft: Draft, path: Path, text: Text) -> None:
+    """Our own export has a list of hosts; Ansible's JSON has groups."""
+    from mnspawn_inventory.formats import ansible_json
+    from mnspawn_inventory.formats.ansible import AnsibleSource
+    from mnspawn_inventory.formats.ansible_vars import read_beside
+
+    document = ansible_json.load(text)
+    if isinstance(document.get("hosts"), list) and not document.keys() - {
+        "hosts",
+        "groups",
+        "source",
+        "format",
+        "notes",
+    }:
+        ansible_json.read_own(document, draft)
+        return
+    draft.format = "ansible-json"
+    source = AnsibleSource(text.source)
+    ansible_json.read_groups(document, source, text.source)
+    source.apply(draft, read_beside(source, path))
+
+
+def _read_folder(draft: Draft, folder: Path, shown: str) -> None:
+    """Read the files of a folder one after the other, as Ansible does, into one inventory."""
+    from mnspawn_inventory.formats.ansible import AnsibleSource
+    from mnspawn_inventory.formats.ansible_vars import read_beside
+
+    source = AnsibleSource(f"{shown}/")
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith(".") or entry.name.endswith(FOLDER_IGNORED) or not entry.is_file():
+            continue
+        name = str(Path(shown) / entry.name)
+        content = read_bytes(entry, name)
+        if is_script(content[:4], os.access(entry, os.X_OK)):
+            _read_groups(source, draft, entry, None)
+            continue
+        text = decode(content, name)
+        found = detect(entry, text.content)
+        draft.format = found if found.startswith("ansible-") else "ansible-json" if found == "json" else "ansible-ini"
+        _read_groups(source, draft, entry, text)
+    draft.format = "ansible-folder"
+    source.apply(draft, read_beside(source, folder / "any"))
+
+
+def _read_list(draft: Draft, text: Text) -> None:
+    """A Slurm node list or Paddle's list of addresses, in a file."""
+    from mnspawn_inventory.allocation import add_addresses, nodelist
+
+    place = Origin(text.source)
+    content = text.content.strip()
+    if not content:
+        return
+    if draft.format == "ips":
+        add_addresses(content, draft, place)
+        return
+    for name in nodelist(content, place):
+        draft.host(name, place)

@@ -1,0 +1,206 @@
+"""Our own format: TOML with `[hosts.NAME]` and `[groups.NAME]`, ranges in names, secrets by reference."""
+
+import re
+import tomllib
+from pathlib import Path as FilePath
+
+from mnspawn_inventory import fields, names, nodeset
+from mnspawn_inventory.draft import ALL, Draft, GroupDraft, Values, did_you_mean, unknown_key
+from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.formats.toml_places import Path, TomlPlaces
+from mnspawn_inventory.model import SecretRef
+from mnspawn_inventory.text import Text
+
+AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+SHARED_KEYS = (*fields.FIELDS, "env", "labels")
+HOST_KEYS = (*SHARED_KEYS, "groups")
+GROUP_KEYS = ("hosts", "children", *SHARED_KEYS)
+TOP = ("hosts", "groups")
+# these may hold a range of their own, one value for each host of the range
+RANGED = ("address", "data_address")
+
+
+def read(text: Text, draft: Draft) -> None:
+    """Read one TOML inventory into the draft; what it says wins over what is in the draft.
+
+    Top-level keys other than `hosts` and `groups` are not ours (a project's file has settings, too).
+    """
+    document = load(text)
+    reader = _Reader(text, document, draft)
+    reader.read_hosts()
+    reader.read_groups()
+
+
+def load(text: Text) -> dict[str, object]:
+    """Parse TOML.
+
+    Raises:
+        InventoryError: it is none; with the place.
+    """
+    try:
+        return tomllib.loads(text.content)
+    except tomllib.TOMLDecodeError as exc:
+        message = str(exc)
+        at = AT.search(message)
+        lines = text.content.split("\n")
+        line, column = (int(at[1]), int(at[2])) if at and at[1] else (len(lines), len(lines[-1]) + 1)
+        written = lines[line - 1].strip() or None if line <= len(lines) else None
+        reason = AT.sub("", message)
+        raise InventoryError(
+            f"not valid TOML: {reason[:1].lower()}{reason[1:]}", place=Origin(text.source, line, column), found=written
+        ) from None
+    except RecursionError:
+        raise InventoryError("not valid TOML: nested too deeply", place=Origin(text.source)) from None
+
+
+class _Reader:
+    def __init__(self, text: Text, document: dict[str, object], draft: Draft) -> None:
+        self._places = TomlPlaces(text.content, text.source)
+        self._folder = FilePath(text.source).parent
+        self._document = document
+        self._draft = draft
+        for key in document:
+            if key not in TOP and (hint := did_you_mean(key, TOP)):
+                raise InventoryError("unknown table", place=self._places.key((key,)), found=key, hint=hint)
+
+    def read_hosts(self) -> None:
+        hosts = self._document.get("hosts", {})
+        if isinstance(hosts, list):
+            for item_path, pattern in self._strings(hosts, ("hosts",), "a host name"):
+                for name in self._expand(pattern, self._places.value(item_path)):
+                    self._draft.host(name, self._places.value(item_path))
+            return
+        for pattern, settings in self._table(hosts, ("hosts",), "tables [hosts.NAME], or a list of names").items():
+            path: Path = ("hosts", pattern)
+            place = self._places.key(path)
+            expanded = self._expand(pattern, place)
+            table = self._table(settings, path, "a table of settings")
+            for index, name in enumerate(expanded):
+                values = self._draft.host(name, place)
+                self._settings(values, table, path, HOST_KEYS, index, len(expanded))
+            for group_path, group in self._strings(table.get("groups", []), (*path, "groups"), "a group's name"):
+                self._group(group, self._places.value(group_path)).hosts.update(dict.fromkeys(expanded))
+
+    def read_groups(self) -> None:
+        groups = self._table(self._document.get("groups", {}), ("groups",), "tables [groups.NAME]")
+        for name, settings in groups.items():
+            path: Path = ("groups", name)
+            group = self._group(name, self._places.key(path), may_be_all=True)
+            if isinstance(settings, list):
+                self._members(group, settings, path)
+                continue
+            table = self._table(settings, path, "a table of settings, or a list of hosts")
+            if "hosts" in table:
+                self._members(group, table["hosts"], (*path, "hosts"))
+            if "children" in table:
+                group.children.clear()
+                for child_path, child in self._strings(table["children"], (*path, "children"), "a group's name"):
+                    self._child(group, child, self._places.value(child_path))
+            self._settings(group.values, table, path, GROUP_KEYS)
+
+    def _group(self, name: str, place: Origin, *, may_be_all: bool = False) -> GroupDraft:
+        if name == ALL and not may_be_all:
+            raise InventoryError("every host is in the group all", place=place, found=name, expected="another group")
+        return self._draft.group(name, place)
+
+    def _child(self, group: GroupDraft, child: str, place: Origin) -> None:
+        names.check_group(child, place)
+        if child == ALL:
+            raise InventoryError("the group all is in no other group", place=place, found=child)
+        described = self._document.get("groups")
+        if isinstance(described, dict) and child in described:
+            self._draft.group(child, self._places.key(("groups", child)))
+        group.children[child] = place
+
+    def _members(self, group: GroupDraft, raw: object, path: Path) -> None:
+        """A group's hosts; they take the place of those of an earlier file."""
+        if group.name == ALL:
+            raise InventoryError("every host is in the group all", place=self._places.key(path), found="hosts")
+        members: dict[str, None] = {}
+        for item_path, pattern in self._strings(raw, path, "a host name"):
+            place = self._places.value(item_path)
+            if pattern.startswith("@"):
+                self._child(group, pattern[1:], place)
+                continue
+            for name in self._expand(pattern, place):
+                self._draft.host(name, place)
+                members[name] = None
+        group.hosts = members
+
+    def _settings(
+        self,
+        values: Values,
+        table: dict[str, object],
+        path: Path,
+        known: tuple[str, ...],
+        index: int = 0,
+        count: int = 1,
+    ) -> None:
+        for key, raw in table.items():
+            here = (*path, key)
+            place = self._places.value(here)
+            if key == "env":
+                for name, value in self._table(raw, here, "a table of variables").items():
+                    values.set_env(name, self._env_value(value, (*here, name)), self._places.value((*here, name)))
+            elif key == "labels":
+                for name, value in self._table(raw, here, "a table of labels").items():
+                    values.set_label(name, value, self._places.value((*here, name)))
+            elif key in fields.FIELDS:
+                if key in RANGED and isinstance(raw, str) and nodeset.has_range(raw):
+                    raw = self._one_of(raw, place, index, count)
+                values.set(key, raw, place)
+            elif key not in known and not key.startswith("x-"):
+                error = unknown_key(key, known, self._places.key(here))
+                if not self._draft.is_lenient:
+                    raise error
+                self._draft.notes.append(str(error))
+
+    def _env_value(self, raw: object, path: Path) -> object:
+        """A variable's text, or a reference `{ env = "NAME" }` or `{ file = "PATH" }` to where it is kept."""
+        if not isinstance(raw, dict):
+            return raw
+        place = self._places.value(path)
+        if len(raw) != 1 or not {"env", "file"} & raw.keys() or not all(isinstance(one, str) for one in raw.values()):
+            raise InventoryError(
+                "not a reference to a secret",
+                place=place,
+                found=str(raw),
+                expected='{ env = "NAME" } or { file = "PATH" }',
+            )
+        if "env" in raw:
+            if not names.VARIABLE_NAME.fullmatch(raw["env"]):
+                raise InventoryError(
+                    "not a variable's name", place=place, found=raw["env"], expected="such as HF_TOKEN"
+                )
+            return SecretRef(variable=raw["env"])
+        file = fields.text(raw["file"], "a file", place)
+        return SecretRef(file=file if file.startswith("~") else str(self._folder / file))
+
+    def _one_of(self, pattern: str, place: Origin, index: int, count: int) -> str:
+        addresses = nodeset.expand(pattern, place)
+        if len(addresses) != count:
+            raise InventoryError(
+                "not as many addresses as hosts",
+                place=place,
+                found=pattern,
+                expected=f"{count}, one for each host" if count > 1 else "one address",
+            )
+        return addresses[index]
+
+    def _expand(self, pattern: str, place: Origin) -> list[str]:
+        if not nodeset.has_range(pattern):
+            return [names.check_host(pattern, place)]
+        return [names.check_host(name, place) for name in nodeset.expand(pattern, place)]
+
+    def _table(self, raw: object, path: Path, expected: str) -> dict[str, object]:
+        if not isinstance(raw, dict):
+            raise fields.wrong("not a table", raw, expected, self._places.value(path))
+        return raw
+
+    def _strings(self, raw: object, path: Path, what: str) -> list[tuple[Path, str]]:
+        if not isinstance(raw, list):
+            raise fields.wrong("not a list", raw, f'a list such as ["a", "b"], each {what}', self._places.value(path))
+        for index, item in enumerate(raw):
+            if not isinstance(item, str):
+                raise fields.wrong(f"not {what}", item, "text", self._places.value((*path, index)))
+        return [((*path, index), item) for index, item in enumerate(raw)]

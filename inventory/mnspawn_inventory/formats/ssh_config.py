@@ -1,0 +1,194 @@
+"""ssh_config: each `Host` name that is no pattern is a host, with what OpenSSH would take for it from this file."""
+
+import fnmatch
+import glob
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mnspawn_inventory import names
+from mnspawn_inventory.draft import Draft
+from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.text import Line, Text, Word, read_text
+
+KEYWORD = re.compile(r"\s*([A-Za-z][A-Za-z0-9]*)(?:\s*=\s*|\s+|\s*$)")
+ARGUMENT = re.compile(r'"([^"]*)"|(\S+)')
+TAKEN = {"hostname": "address", "user": "user", "port": "port", "proxyjump": "jump"}
+MAX_INCLUDES = 16  # readconf.c, READCONF_MAX_DEPTH
+
+Condition = Callable[[str], bool]
+
+
+@dataclass
+class _Block:
+    """Settings under one Host or Match line."""
+
+    applies: Condition
+    settings: list[tuple[str, Word]] = field(default_factory=list)
+
+
+class _File:
+    """The blocks of a file and of what it includes, in order."""
+
+    def __init__(self) -> None:
+        self.blocks: list[_Block] = []
+        self.aliases: dict[str, Origin] = {}
+        self.notes: list[str] = []
+
+
+def read(text: Text, draft: Draft) -> None:
+    """Read the hosts of an ssh_config into the draft."""
+    file = _File()
+    _read(text, file, _always, 0)
+    for alias, place in file.aliases.items():
+        if not names.HOST_NAME.fullmatch(alias) and not names.is_ipv6(alias):
+            draft.notes.append(f"{place}: {alias!r} is not a host name that mnspawn takes")
+            continue
+        _take(alias, file, draft, place)
+    draft.notes.extend(file.notes)
+
+
+def _always(alias: str) -> bool:
+    return True
+
+
+def _take(alias: str, file: _File, draft: Draft, place: Origin) -> None:
+    """The first value of each keyword wins, as ssh_config(5) says."""
+    values = draft.host(alias, place)
+    found: dict[str, Word] = {}
+    identities: list[Word] = []
+    for block in file.blocks:
+        if not block.applies(alias):
+            continue
+        for keyword, word in block.settings:
+            if keyword == "identityfile":
+                identities.append(word)
+            else:
+                found.setdefault(keyword, word)
+    for keyword, target in TAKEN.items():
+        if keyword in found:
+            word = found[keyword]
+            expanded = word.text.replace("%h", alias).replace("%n", alias).replace("%%", "%")
+            if "%" not in expanded or target == "address":
+                values.set(target, expanded, word.place)
+    if len(identities) == 1 and identities[0].text.lower() != "none":
+        address = values.get("address")
+        path = identities[0].text.replace("%d", "~").replace("%h", str(address or alias)).replace("%n", alias)
+        if "%" not in path:  # other tokens are known only when connecting
+            values.set("identity", path, identities[0].place)
+
+
+def _read(text: Text, file: _File, outer: Condition, depth: int) -> None:
+    block = _Block(outer)
+    file.blocks.append(block)
+    for line in text.lines():
+        words = _words(line)
+        if not words:
+            continue
+        keyword, arguments = words[0].text.lower(), words[1:]
+        if not arguments:
+            raise InventoryError(
+                "a keyword without its value", place=words[0].place, found=words[0].text, expected="a value"
+            )
+        if keyword == "host":
+            patterns = [word.text for argument in arguments for word in [argument]]
+            block = _Block(_both(outer, _host_condition(patterns)))
+            file.blocks.append(block)
+            for argument in arguments:
+                if not any(char in argument.text for char in "*?!"):
+                    file.aliases.setdefault(argument.text, argument.place)
+        elif keyword == "match":
+            condition = _match_condition([word.text for word in arguments])
+            if condition is None:
+                file.notes.append(f"{words[0].place}: Match is not evaluated here; ssh_config is asked when connecting")
+            block = _Block(_both(outer, condition or _never))
+            file.blocks.append(block)
+        elif keyword == "include":
+            for argument in arguments:
+                _include(argument, file, block.applies, depth)
+            block = _Block(block.applies)  # what follows counts after what was included
+            file.blocks.append(block)
+        else:
+            block.settings.append((keyword, arguments[0]))
+
+
+def _never(alias: str) -> bool:
+    return False
+
+
+def _both(outer: Condition, inner: Condition) -> Condition:
+    return inner if outer is _always else lambda alias: outer(alias) and inner(alias)
+
+
+def _host_condition(patterns: list[str]) -> Condition:
+    plain = {pattern for pattern in patterns if not any(char in pattern for char in "*?!")}
+    if len(plain) == len(patterns):
+        return plain.__contains__
+    wanted = [_pattern(pattern) for pattern in patterns if not pattern.startswith("!")]
+    unwanted = [_pattern(pattern[1:]) for pattern in patterns if pattern.startswith("!")]
+
+    def applies(alias: str) -> bool:
+        return any(map(_matching(alias), wanted)) and not any(map(_matching(alias), unwanted))
+
+    return applies
+
+
+def _pattern(text: str) -> "re.Pattern[str]":
+    """ssh's patterns know "*" and "?" only."""
+    return re.compile(fnmatch.translate(text.replace("[", "[[]")))
+
+
+def _matching(alias: str) -> "Callable[[re.Pattern[str]], object]":
+    return lambda pattern: pattern.match(alias)
+
+
+def _match_condition(words: list[str]) -> Condition | None:
+    """`Match all` and `Match originalhost/host PATTERNS`; None where more must be known than the name."""
+    if [word.lower() for word in words] == ["all"]:
+        return _always
+    if len(words) == 2 and words[0].lower() in ("host", "originalhost"):
+        return _host_condition(words[1].split(","))
+    return None
+
+
+def _include(argument: Word, file: _File, outer: Condition, depth: int) -> None:
+    if depth >= MAX_INCLUDES:
+        raise InventoryError("includes are nested too deeply", place=argument.place, found=argument.text)
+    path = os.path.expanduser(argument.text)
+    if not os.path.isabs(path):
+        path = str(Path("~/.ssh").expanduser() / path)
+    for match in sorted(glob.glob(path)):
+        if os.path.isfile(match):
+            _read(read_text(Path(match)), file, outer, depth + 1)
+
+
+def _words(line: Line) -> list[Word]:
+    """Keyword and arguments; quotes hold blanks, "#" begins a comment where a word would begin."""
+    content = line.text
+    if not content.strip() or content.lstrip().startswith("#"):
+        return []
+    keyword = KEYWORD.match(content)
+    if not keyword:
+        raise InventoryError(
+            "not a keyword",
+            place=line.place(len(content) - len(content.lstrip())),
+            found=content.strip(),
+            expected="Keyword value",
+        )
+    words = [Word(keyword[1], line.place(keyword.start(1)))]
+    position = keyword.end()
+    while position < len(content):
+        if content[position].isspace():
+            position += 1
+            continue
+        if content[position] == "#":
+            break
+        match = ARGUMENT.match(content, position)
+        if not match or (match[2] and match[2].startswith('"')):
+            raise InventoryError("a quote is not closed", place=line.place(position), found=content[position:].strip())
+        group = 1 if match[1] is not None else 2
+        words.append(Word(match[group], line.place(match.start(group))))
+        position = match.end()
+    return words
