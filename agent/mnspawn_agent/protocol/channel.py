@@ -146,7 +146,8 @@ class Channel:
         if self.is_lost:
             return b""
         parts = self._urgent
-        if self._wants_beat or self._unacked_received >= ACK_AFTER:
+        if parts or self._wants_beat or self._unacked_received >= ACK_AFTER:
+            # with every message: acknowledges, and gives the clock a sample while the link is busy anyway
             parts.append(self._encode_beat(now))
         if self._bulk:
             parts.extend(self._bulk)

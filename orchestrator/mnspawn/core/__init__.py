@@ -1,0 +1,1 @@
+"""The controller's decisions: machines without I/O or clock."""

@@ -1,0 +1,1 @@
+"""asyncio glue between transports, machines and listeners."""

@@ -1,0 +1,317 @@
+"""The run's policy: barriers, first failure stops all, interrupts, lost hosts, exit status. No I/O and no clock."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from mnspawn_agent.protocol.exits import as_shell_status, signal_name
+
+from ..errors import ExitStatus
+from ..report import HostOutcome, RankOutcome, RunReport
+
+EOF_SLACK = 0.25  # a dying agent's link can be seen to end a little after its trainers' peers have noticed
+
+
+class RunState(Enum):
+    CONNECTING = "connecting"  # until every host said hello or failed
+    PREPARING = "preparing"  # until every host is prepared or refused: nothing starts before
+    STARTING = "starting"  # until every rank has started
+    RUNNING = "running"
+    STOPPING = "stopping"
+    DONE = "done"
+
+
+R = RunState
+MOVES: dict[RunState, dict[str, RunState]] = {
+    R.CONNECTING: {"all_connected": R.PREPARING, "give_up": R.DONE},
+    R.PREPARING: {"all_prepared": R.STARTING, "give_up": R.DONE},
+    R.STARTING: {"all_started": R.RUNNING, "stop": R.STOPPING, "all_ended": R.DONE},
+    R.RUNNING: {"stop": R.STOPPING, "all_ended": R.DONE},
+    R.STOPPING: {"stop": R.STOPPING, "all_ended": R.DONE},
+    R.DONE: {"stop": R.DONE},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareAll:
+    """Every host is there: lay the cluster out and send PREPARE."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartAll:
+    """Every host is prepared: send START."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopAll:
+    """Send STOP to every host that is not finished. grace 0 kills."""
+
+    grace: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dismiss:
+    """Nothing was started: let every agent go and forget the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The user wants out now; the agents have their orders."""
+
+
+Action = PrepareAll | StartAll | StopAll | Dismiss | Leave
+
+
+@dataclass(slots=True)
+class _Host:
+    name: str
+    ranks: tuple[int, ...] = ()
+    is_connected: bool = False
+    is_prepared: bool = False
+    is_done: bool = False  # its agent proved that nothing is left
+    is_settled: bool = False  # no more news will come
+    lost: str | None = None
+    lost_at: float | None = None
+    is_confirmed: bool = False
+    leftovers: tuple[int, ...] = ()
+    swept: int = 0
+
+
+@dataclass(slots=True)
+class _Rank:
+    rank: int
+    local_rank: int
+    host: int
+    pid: int | None = None
+    code: int | None = None
+    seconds: float | None = None
+    stopped: bool = False
+    killed: bool = False
+    ended_at: float | None = None
+    tail: tuple[str, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """Why the run ends badly, when it is no rank's fault."""
+
+    at: float
+    exit_status: int
+    reason: str
+
+
+class RunMachine:
+    """Facts in, actions out; `report` once the state is DONE.
+
+    Args:
+        hosts: names, in order; facts name a host by its index.
+        grace: seconds between TERM and KILL.
+    """
+
+    def __init__(self, run: str, hosts: Sequence[str], grace: float, now: float) -> None:
+        self.state = R.CONNECTING
+        self.run = run
+        self._grace = grace
+        self._hosts = [_Host(name) for name in hosts]
+        self._ranks: dict[int, _Rank] = {}
+        self._actions: list[Action] = []
+        self._began = now
+        self._started_at: float | None = None
+        self._ended = now
+        self._cause: _Cause | None = None  # the first that is no rank's failure
+        self._interrupts = 0
+
+    def _move(self, fact: str) -> None:
+        try:
+            self.state = MOVES[self.state][fact]
+        except KeyError:
+            raise AssertionError(f"run: {fact} in state {self.state.value}") from None
+
+    def actions(self) -> list[Action]:
+        actions, self._actions = self._actions, []
+        return actions
+
+    # -- before the start ------------------------------------------------------------------------------------------
+    def connected(self, host: int) -> None:
+        self._hosts[host].is_connected = True
+        if self.state is R.CONNECTING and all(h.is_connected for h in self._hosts):
+            self._move("all_connected")
+            self._actions.append(PrepareAll())
+
+    def give_up(self, now: float, exit_status: int, reason: str) -> None:
+        """Hosts can't be used, or refused, or the user asked: nothing was started."""
+        if self.state in (R.CONNECTING, R.PREPARING):
+            self._cause = self._cause or _Cause(now, exit_status, reason)
+            self._move("give_up")
+            self._ended = now
+            self._actions.append(Dismiss())
+
+    def laid_out(self, ranks: Sequence[Sequence[int]]) -> None:
+        """Which ranks each host has, in host order; local ranks count from 0."""
+        for index, (host, own) in enumerate(zip(self._hosts, ranks, strict=True)):
+            host.ranks = tuple(own)
+            for local_rank, rank in enumerate(own):
+                self._ranks[rank] = _Rank(rank, local_rank, index)
+
+    def prepared(self, host: int, now: float) -> None:
+        self._hosts[host].is_prepared = True
+        if self.state is R.PREPARING and all(h.is_prepared for h in self._hosts):
+            self._move("all_prepared")
+            self._started_at = now
+            self._actions.append(StartAll())
+
+    # -- trainers --------------------------------------------------------------------------------------------------
+    def started(self, rank: int, pid: int) -> None:
+        if rank in self._ranks:
+            self._ranks[rank].pid = pid
+        if self.state is R.STARTING and all(r.pid is not None for r in self._ranks.values()):
+            self._move("all_started")
+
+    def not_started(self, rank: int, at: float, error: str, now: float) -> None:
+        if rank in self._ranks:
+            entry = self._ranks[rank]
+            entry.error, entry.ended_at = error, at
+            self._stop(now, self._grace, f"rank {rank} could not be started")
+
+    def exited(
+        self, rank: int, pid: int, code: int, at: float, seconds: float, stopped: bool, killed: bool,
+        tail: tuple[str, ...], now: float,
+    ) -> None:  # fmt: skip
+        if rank not in self._ranks:
+            return
+        entry = self._ranks[rank]
+        entry.pid, entry.code, entry.ended_at, entry.seconds = pid, code, at, seconds
+        entry.stopped, entry.killed, entry.tail = stopped, killed, tail
+        if code != 0 and not stopped:
+            self._stop(now, self._grace, f"rank {rank} on {self._hosts[entry.host].name} failed")
+
+    # -- hosts -----------------------------------------------------------------------------------------------------
+    def done(self, host: int, leftovers: Sequence[int], swept: int) -> None:
+        entry = self._hosts[host]
+        entry.is_done = True
+        entry.leftovers, entry.swept = tuple(leftovers), swept
+        entry.is_confirmed = not leftovers
+
+    def settled(self, host: int, now: float) -> None:
+        """The host has nothing more to say."""
+        self._hosts[host].is_settled = True
+        self._look_for_end(now)
+
+    def lost(self, host: int, reason: str, lost_at: float, is_clean: bool, now: float) -> None:
+        """No link will come back.
+
+        Args:
+            lost_at: when the last sign of life came.
+            is_clean: it was seen that nothing of the run is left there.
+        """
+        entry = self._hosts[host]
+        if entry.is_settled:
+            return
+        entry.lost, entry.lost_at, entry.is_confirmed, entry.is_settled = reason, lost_at, is_clean, True
+        if self.state in (R.CONNECTING, R.PREPARING):
+            self.give_up(now, ExitStatus.HOST_UNUSABLE, f"{entry.name}: {reason}")
+            return
+        if entry.is_done:
+            entry.is_confirmed = not entry.leftovers  # the proof had come, only output is missing
+        self._blame(_Cause(lost_at, ExitStatus.HOST_LOST, f"host {entry.name} was lost: {reason}"))
+        self._stop(now, self._grace, f"host {entry.name} was lost")
+        self._look_for_end(now)
+
+    def _blame(self, cause: _Cause) -> None:
+        if self._cause is None or cause.at < self._cause.at:
+            self._cause = cause
+
+    # -- the user and the clock ------------------------------------------------------------------------------------
+    def interrupt(self, now: float, exit_status: int, name: str) -> None:
+        """Once stops, twice kills, three times leaves."""
+        self._interrupts += 1
+        if self.state in (R.CONNECTING, R.PREPARING):
+            self.give_up(now, exit_status, f"{name} before the start")
+        elif self._interrupts == 1:
+            self._interrupt_cause(now, exit_status, name)
+            self._stop(now, self._grace, name)
+        elif self._interrupts == 2:
+            self._stop(now, 0.0, f"{name} again")
+        elif self._interrupts == 3:
+            self._actions.append(Leave())
+
+    def _interrupt_cause(self, now: float, exit_status: int, name: str) -> None:
+        if self.state is not R.STOPPING:
+            self._blame(_Cause(now, exit_status, name))
+
+    def timed_out(self, now: float, seconds: float) -> None:
+        reason = f"timed out after {seconds:g} s"
+        if self.state in (R.CONNECTING, R.PREPARING):
+            self.give_up(now, ExitStatus.TIMED_OUT, reason)
+        elif self.state in (R.STARTING, R.RUNNING):
+            self._blame(_Cause(now, ExitStatus.TIMED_OUT, reason))
+            self._stop(now, self._grace, reason)
+
+    def _stop(self, now: float, grace: float, reason: str) -> None:
+        is_first = self.state in (R.STARTING, R.RUNNING)
+        self._move("stop")
+        if self.state is R.STOPPING and (is_first or grace == 0.0):
+            self._actions.append(StopAll(grace, reason))
+
+    def _look_for_end(self, now: float) -> None:
+        if self.state in (R.STARTING, R.RUNNING, R.STOPPING) and all(h.is_settled for h in self._hosts):
+            self._move("all_ended")
+            self._ended = now
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+    def report(self) -> RunReport:
+        """What became of the run; final once the state is DONE."""
+        ranks = tuple(self._outcome(rank) for _, rank in sorted(self._ranks.items()))
+        failed = [r for r in ranks if r.has_failed]
+        first = min(failed, key=lambda r: (r.ended_at if r.ended_at is not None else 0.0, r.rank), default=None)
+        cause = self._cause
+        if first is not None and cause is not None:
+            slack = EOF_SLACK if cause.exit_status == ExitStatus.HOST_LOST else 0.0
+            if self._absolute(first) < cause.at - slack:
+                cause = None
+            else:
+                first = None
+        hosts = tuple(
+            HostOutcome(h.name, h.lost, h.is_confirmed or not h.ranks or self._started_at is None, h.leftovers, h.swept)
+            for h in self._hosts
+        )
+        if first is not None:
+            status, reason = _status_of(first), f"rank {first.rank} on {first.host}: {describe_end(first)}"
+        elif cause is not None:
+            status, reason = cause.exit_status, cause.reason
+        else:
+            status, reason = int(ExitStatus.OK), "every rank ended with status 0"
+        if status == ExitStatus.OK and self._started_at is not None and not all(h.is_confirmed for h in hosts):
+            status, reason = int(ExitStatus.HOST_LOST), "not every host confirmed that nothing is left"
+        return RunReport(self.run, status, reason, self._ended - self._began, first, ranks, hosts)
+
+    def _absolute(self, outcome: RankOutcome) -> float:
+        return (outcome.ended_at or 0.0) + (self._started_at or 0.0)
+
+    def _outcome(self, entry: _Rank) -> RankOutcome:
+        ended = None if entry.ended_at is None else entry.ended_at - (self._started_at or 0.0)
+        return RankOutcome(
+            entry.rank, entry.local_rank, self._hosts[entry.host].name, entry.pid, entry.code, entry.seconds,
+            entry.stopped, entry.killed, ended, entry.tail, entry.error,
+        )  # fmt: skip
+
+
+def _status_of(outcome: RankOutcome) -> int:
+    if outcome.code is None:
+        return 127  # could not be started, as a shell says it
+    return as_shell_status(outcome.code)
+
+
+def describe_end(outcome: RankOutcome) -> str:
+    """exit status 7; signal 9 (SIGKILL, possibly out of memory); could not be started: ..."""
+    if outcome.error is not None:
+        return f"could not be started: {outcome.error}"
+    if outcome.code is None:
+        return "no news of its end"
+    name = signal_name(outcome.code)
+    if name is None:
+        return f"exit status {outcome.code}"
+    possibly = ", possibly out of memory" if name == "SIGKILL" and not outcome.killed else ""
+    return f"signal {-outcome.code} ({name}{possibly})"

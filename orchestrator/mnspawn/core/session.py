@@ -1,0 +1,302 @@
+"""The controller's half of a link: what the agent says, checked, in order, each byte once. No I/O, no clock."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mnspawn_agent.protocol import channel, messages
+from mnspawn_agent.protocol.version import PROTOCOL
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    facts: dict[str, Any]
+    is_cached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    blob: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    ports: tuple[int, ...]
+    extra_ports: tuple[int, ...]
+    run_dir: str
+    workdir: str
+    python: str
+    script: str | None
+    reach: dict[str, str]  # address -> problem, "" when it answered
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    rank: int
+    pid: int
+    at: float  # on our clock
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    rank: int
+    at: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    rank: int
+    stream: int
+    offset: int
+    chunk: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Bytes that will never come."""
+
+    rank: int
+    stream: int
+    offset: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    rank: int
+    pid: int
+    code: int
+    at: float  # on our clock
+    seconds: float
+    stopped: bool
+    killed: bool
+    tail: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Everything that a rank wrote before it ended has been passed on."""
+
+    exited: Exited
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing of the pod is left on the host but `leftovers`."""
+
+    leftovers: tuple[int, ...]
+    swept: int
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Done, and every byte of every stream has been passed on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLost:
+    kind: str  # eof, silence, garbage
+    detail: str
+    last_heard: float
+
+
+SessionEvent = (
+    Hello | Need | Prepared | Refused | Started | NotStarted | Output | Gap | Exited | Drained | Done | Complete | Remark
+    | LinkLost
+)  # fmt: skip
+
+
+class HostSession:
+    """One host's session across any number of wires.
+
+    Args:
+        window: bytes of output that the agent may have on the way; what bounds our memory per host.
+    """
+
+    def __init__(self, now: float, window: int, silence_limit: float = channel.SILENCE_LIMIT) -> None:
+        self._channel = channel.Channel(now, silence_limit)
+        self.window = window
+        self._owed = 0
+        self._heard = now
+        self._next: dict[tuple[int, int], int] = {}
+        self._waiting: dict[int, tuple[Exited, dict[int, int]]] = {}  # exits whose output is still on its way
+        self._final: dict[tuple[int, int], int] | None = None
+        self._is_complete = False
+        self._events: list[SessionEvent] = []
+        self._channel.grant(window)
+
+    # -- the wire --------------------------------------------------------------------------------------------------
+    @property
+    def is_lost(self) -> bool:
+        return self._channel.is_lost
+
+    @property
+    def deadline(self) -> float | None:
+        return self._channel.deadline
+
+    def receive(self, chunk: bytes, now: float) -> None:
+        if chunk:
+            self._heard = now
+        self._channel.receive(chunk, now)
+        self._take()
+
+    def on_time(self, now: float) -> None:
+        self._channel.on_time(now)
+        self._take()
+
+    def data_to_send(self, now: float) -> bytes:
+        return self._channel.data_to_send(now)
+
+    def resume(self, now: float) -> None:
+        """Take the session up on a new wire."""
+        self._channel.resume(now, {"offsets": [[rank, stream, at] for (rank, stream), at in self._next.items()]})
+        self._heard = now
+        self._owed = 0
+        self._channel.grant(self.window)
+        self._take()
+
+    # -- what we say -----------------------------------------------------------------------------------------------
+    def send(self, message: dict[str, Any]) -> None:
+        self._channel.send(message)
+
+    def send_blob(self, blob: int, offset: int, chunk: bytes) -> None:
+        self._channel.send_blob(blob, offset, chunk)
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        return self._channel.unacknowledged_bytes
+
+    def consumed(self, count: int) -> None:
+        """Output bytes were written out; the agent may send as many more."""
+        self._owed += count
+        if self._owed * 4 >= self.window and not self._channel.is_lost:
+            self._channel.grant(self._owed)
+            self._owed = 0
+
+    def to_local(self, at: float, now: float) -> float:
+        """An agent's monotonic time on our clock, never in the future."""
+        offset = self._channel.clock_offset
+        return min(now, at - offset) if offset is not None else now
+
+    # -- what the agent says ---------------------------------------------------------------------------------------
+    def events(self) -> list[SessionEvent]:
+        events, self._events = self._events, []
+        return events
+
+    def _take(self) -> None:
+        for event in self._channel.events():
+            match event:
+                case channel.Received(message):
+                    self._take_message(message)
+                case channel.OutputChunk(rank, stream, offset, chunk):
+                    self._take_output(rank, stream, offset, chunk)
+                case channel.Lost(kind, detail):
+                    self._events.append(LinkLost(kind, detail, self._heard))
+                case channel.Synced():
+                    pass  # the agent goes on where our offsets are
+                case channel.BlobChunk():
+                    pass  # agents send none
+
+    def _take_message(self, message: dict[str, Any]) -> None:
+        problem = messages.problem_of(message)
+        if problem:
+            self._events.append(Remark(f"the agent sent a message that can't be used: {problem}"))
+            return
+        now = self._heard
+        match message:
+            case {"type": messages.HELLO, "protocol": version, "facts": facts, "cached": cached}:
+                if version != PROTOCOL:
+                    self._events.append(Refused((f"expected protocol {PROTOCOL}, found {version}",)))
+                else:
+                    self._events.append(Hello(facts, cached))
+            case {"type": messages.NEED, "blob": blob}:
+                self._events.append(Need(blob))
+            case {"type": messages.PREPARED}:
+                self._events.append(
+                    Prepared(
+                        tuple(message["ports"]),
+                        tuple(message["extra_ports"]),
+                        message["run_dir"],
+                        message["workdir"],
+                        message["python"],
+                        message["script"],
+                        {address: problem for address, problem in message["reach"]},
+                    )
+                )
+            case {"type": messages.REFUSED, "reasons": reasons}:
+                self._events.append(Refused(tuple(reasons)))
+            case {"type": messages.STARTED, "rank": rank, "pid": pid, "at": at}:
+                self._events.append(Started(rank, pid, self.to_local(at, now)))
+            case {"type": messages.NOT_STARTED, "rank": rank, "at": at, "error": error}:
+                self._events.append(NotStarted(rank, self.to_local(at, now), error))
+            case {"type": messages.EXITED}:
+                self._take_exit(message, now)
+            case {"type": messages.LOST_OUTPUT, "rank": rank, "stream": stream, "offset": offset, "count": count}:
+                self._skip(rank, stream, offset + count)
+            case {"type": messages.DONE, "leftovers": leftovers, "swept": swept, "sizes": sizes}:
+                self._final = {(rank, stream): size for rank, stream, size in sizes}
+                self._events.append(Done(tuple(leftovers), swept))
+                self._look_for_end()
+            case {"type": messages.NOTICE, "text": text}:
+                self._events.append(Remark(text))
+
+    def _take_exit(self, message: dict[str, Any], now: float) -> None:
+        exited = Exited(
+            message["rank"],
+            message["pid"],
+            message["code"],
+            self.to_local(message["at"], now),
+            message["seconds"],
+            message["stopped"],
+            message["killed"],
+            tuple(message["tail"]),
+        )
+        self._events.append(exited)
+        self._waiting[exited.rank] = (exited, dict(message["sizes"]))
+        self._look_for_drain(exited.rank)
+
+    def _take_output(self, rank: int, stream: int, offset: int, chunk: bytes) -> None:
+        size = len(chunk)
+        expected = self._next.get((rank, stream), 0)
+        if offset > expected:
+            self._skip(rank, stream, offset)
+        elif offset < expected:  # sent again after a reconnect
+            chunk = chunk[expected - offset :]
+            offset = expected
+        self.consumed(size - len(chunk))
+        if chunk:
+            self._next[rank, stream] = offset + len(chunk)
+            self._events.append(Output(rank, stream, offset, chunk))
+            self._look_for_drain(rank)
+            self._look_for_end()
+
+    def _skip(self, rank: int, stream: int, offset: int) -> None:
+        expected = self._next.get((rank, stream), 0)
+        if offset > expected:
+            self._events.append(Gap(rank, stream, expected, offset - expected))
+            self._next[rank, stream] = offset
+            self._look_for_drain(rank)
+            self._look_for_end()
+
+    def _look_for_drain(self, rank: int) -> None:
+        if rank in self._waiting:
+            exited, sizes = self._waiting[rank]
+            if all(self._next.get((rank, stream), 0) >= size for stream, size in sizes.items()):
+                del self._waiting[rank]
+                self._events.append(Drained(exited))
+
+    def _look_for_end(self) -> None:
+        if self._final is not None and not self._is_complete:
+            if all(self._next.get(key, 0) >= size for key, size in self._final.items()):
+                self._is_complete = True
+                self._events.append(Complete())

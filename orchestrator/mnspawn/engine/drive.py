@@ -1,0 +1,325 @@
+"""Drives one run: dials, feeds the run's machine with what hosts say, does what it decides, tells the listeners."""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import signal
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from mnspawn_agent.protocol import messages
+from mnspawn_inventory import Host
+
+from .. import events as seen
+from ..core import run as policy
+from ..core import session as said
+from ..errors import ExitStatus, HostError, HostsUnusable, MnspawnError, NothingWritable, PlanRefused, UsageError
+from ..plan import LaunchPlan
+from ..report import RunReport
+from . import interrupts, prepare
+from ..transport.base import Connection
+from .link import HostLink
+from .request import Listener, RunRequest
+from .sites import Reached, reach
+
+log = logging.getLogger(__name__)
+
+HIGH_WATER = 4 << 20  # bytes that listeners may hold before agents get no new credit
+LINGER = 3.0  # seconds for agents to go when all is known
+SIGNAL_STATUS = {signal.SIGINT: ExitStatus.INTERRUPTED, signal.SIGTERM: ExitStatus.TERMINATED, signal.SIGHUP: ExitStatus.HANGUP}
+BLOB_PIECE = 65536
+
+
+class Drive:
+    """One run, from the first dial to the report.
+
+    Args:
+        is_dry: stop before the start and give the plan.
+    """
+
+    def __init__(self, request: RunRequest, listeners: Sequence[Listener], is_dry: bool) -> None:
+        self._request = request
+        self._listeners = listeners
+        self._is_dry = is_dry
+        self._run = request.run or make_run_id()
+        self._failures: dict[int, HostError] = {}
+        self._refusals: dict[int, tuple[str, ...]] = {}
+        self._error: MnspawnError | None = None
+        self._plan: LaunchPlan | None = None
+        self._preparation: prepare.Preparation | None = None
+        self._finished = asyncio.Event()
+        self._has_left = False
+
+    async def execute(self) -> RunReport | LaunchPlan:
+        """Do it all; raises as `api.run` says."""
+        prepare.check_request(self._request, self._run)
+        self._script = prepare.load_script(self._request)
+        self._loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            listener.bind(lambda: self._loop.call_soon_threadsafe(self._release_credit))
+        async with reach(self._request) as reached:
+            self._hosts = reached.hosts
+            return await self._execute(reached)
+
+    async def _execute(self, reached: Reached) -> RunReport | LaunchPlan:
+        names = [host.name for host in self._hosts]
+        self._machine = policy.RunMachine(self._run, names, self._request.grace, self._loop.time())
+        self._links = [
+            HostLink(index, host.name, reached, self._request, self._run, partial(self._deliver, index))
+            for index, host in enumerate(self._hosts)
+        ]
+        with interrupts.handled(self._interrupt, self._pass_signal):
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._serve(reached), name="serve")]
+                if self._request.timeout is not None:
+                    tasks.append(group.create_task(self._watch_time(self._request.timeout), name="timeout"))
+                await self._finished.wait()
+                if not self._has_left:
+                    await self._let_agents_go()
+                for task in tasks:
+                    task.cancel()
+        return self._conclude()
+
+    def _conclude(self) -> RunReport | LaunchPlan:
+        if self._error is not None:
+            raise self._error
+        if self._plan is not None and self._is_dry:
+            return self._plan
+        report = self._machine.report()
+        if report.exit_status == ExitStatus.HOST_UNUSABLE and self._failures:
+            raise HostsUnusable([self._failures[index] for index in sorted(self._failures)])
+        if report.exit_status == ExitStatus.PLAN_REFUSED and self._refusals:
+            raise self._as_refusal()
+        self._tell(seen.RunFinished(time.time(), self._run, report.exit_status, report.describe()))
+        return report
+
+    def _as_refusal(self) -> MnspawnError:
+        pairs = [(self._hosts[i].name, reason) for i in sorted(self._refusals) for reason in self._refusals[i]]
+        if len(self._refusals) == len(self._hosts) and all(reason.startswith("no script ") for _, reason in pairs):
+            return UsageError(f"expected a script, found no file {self._request.program.target!r} here or on a host", place="SCRIPT")
+        return PlanRefused(pairs)
+
+    # -- tasks -----------------------------------------------------------------------------------------------------
+    async def _serve(self, reached: Reached) -> None:
+        async with asyncio.TaskGroup() as group:
+            async for index, outcome in reached.dial(self._request.ssh.connect_timeout):
+                link = self._links[index]
+                if isinstance(outcome, HostError):
+                    self._fail(index, outcome)
+                else:
+                    link.task = group.create_task(self._serve_host(link, outcome), name=f"link {link.name}")
+
+    async def _serve_host(self, link: HostLink, connection: Connection) -> None:
+        try:
+            await link.bring_up(connection)
+            while True:
+                lost = await link.pump()
+                if link.is_settled or self._machine.state is policy.RunState.DONE:
+                    return
+                if self._machine.state in (policy.RunState.CONNECTING, policy.RunState.PREPARING) or self._is_dry:
+                    raise await link.explain(lost)
+                if not await self._come_back(link, lost):
+                    return
+        except HostError as exc:
+            self._fail(link.index, exc)
+        finally:
+            await link.close()
+
+    async def _come_back(self, link: HostLink, lost: said.LinkLost) -> bool:
+        """Redial a host whose link broke; False when it counts as lost."""
+        began = self._loop.time()
+        lost_at = began if lost.kind == "eof" else lost.last_heard
+        self._tell(seen.HostLinkLost(time.time(), link.name, lost.detail))
+        verdict = await link.find_again(lost, lost_at + self._request.orphan_grace)
+        now = self._loop.time()
+        if verdict is None:
+            self._tell(seen.HostLinkBack(time.time(), link.name, now - lost_at))
+            return True
+        link.is_settled = True
+        self._tell(seen.HostLost(time.time(), link.name, verdict.reason))
+        self._machine.lost(link.index, verdict.reason, lost_at, verdict.is_clean, now)
+        self._act()
+        return False
+
+    async def _watch_time(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self._machine.timed_out(self._loop.time(), seconds)
+        self._act()
+
+    async def _let_agents_go(self) -> None:
+        """Agents end by themselves once they were told; wait for that, but not for ever."""
+        tasks = [link.task for link in self._links if link.task is not None and not link.task.done()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=LINGER)
+
+    # -- facts -----------------------------------------------------------------------------------------------------
+    def _interrupt(self, number: signal.Signals) -> None:
+        self._machine.interrupt(self._loop.time(), SIGNAL_STATUS[number], number.name)
+        self._act()
+
+    def _pass_signal(self, number: signal.Signals) -> None:
+        if self._machine.state in (policy.RunState.STARTING, policy.RunState.RUNNING):
+            for link in self._links:
+                link.send(messages.SIGNAL, signal=number.name, ranks=None)
+
+    def _fail(self, index: int, error: HostError) -> None:
+        if self._machine.state is policy.RunState.DONE:
+            return  # it was given up before
+        self._failures[index] = error
+        self._tell(seen.HostFailed(time.time(), self._hosts[index].name, error.message))
+        self._look_for_answers()
+
+    def _look_for_answers(self) -> None:
+        """All bad hosts are reported together: once every host has answered."""
+        if self._failures and all(link.hello or link.index in self._failures for link in self._links):
+            self._machine.give_up(self._loop.time(), ExitStatus.HOST_UNUSABLE, "hosts can't be used")
+            self._act()
+
+    def _deliver(self, index: int) -> None:
+        link = self._links[index]
+        for event in link.session.events():
+            self._take(link, event)
+        self._act()
+
+    def _take(self, link: HostLink, event: said.SessionEvent) -> None:
+        machine, now = self._machine, self._loop.time()
+        match event:
+            case said.Output(rank, stream, offset, chunk):
+                self._tell(seen.TrainerOutput(time.time(), link.name, rank, seen.Stream(stream), offset, chunk))
+                link.owed += len(chunk)
+                self._release_credit()
+            case said.Hello(facts, is_cached):
+                self._take_hello(link, event)
+            case said.Need():
+                if self._script is not None:
+                    for offset in range(0, max(1, len(self._script.content)), BLOB_PIECE):
+                        link.send_blob(0, offset, self._script.content[offset : offset + BLOB_PIECE])
+            case said.Prepared():
+                link.prepared = event
+                machine.prepared(link.index, now)
+                self._look_for_refusals()
+            case said.Refused(reasons):
+                self._refusals[link.index] = reasons
+                self._look_for_refusals()
+            case said.Started(rank, pid):
+                machine.started(rank, pid)
+                self._tell(seen.TrainerStarted(time.time(), link.name, rank, self._local_rank(link, rank), pid))
+            case said.NotStarted(rank, at, error):
+                machine.not_started(rank, at, error, now)
+            case said.Exited():
+                machine.exited(
+                    event.rank, event.pid, event.code, event.at, event.seconds, event.stopped, event.killed, event.tail, now
+                )
+            case said.Drained(e):
+                self._tell(
+                    seen.TrainerExited(
+                        time.time(), link.name, e.rank, self._local_rank(link, e.rank), e.pid, e.code, e.seconds, e.stopped, e.killed
+                    )
+                )
+            case said.Gap(rank, stream, offset, count):
+                self._tell(seen.OutputLost(time.time(), link.name, rank, seen.Stream(stream), offset, count))
+            case said.Done(leftovers, swept):
+                machine.done(link.index, leftovers, swept)
+                self._tell(seen.HostStopped(time.time(), link.name, leftovers, swept))
+            case said.Complete():
+                link.is_settled = True
+                link.send(messages.FINISH, keep=True)
+                machine.settled(link.index, now)
+            case said.Remark(text):
+                self._tell(seen.Notice(time.time(), link.name, text))
+            case said.LinkLost():
+                link.lost = event
+
+    def _take_hello(self, link: HostLink, hello: said.Hello) -> None:
+        if not hello.facts.get("root"):
+            self._fail(link.index, NothingWritable(f"no folder can hold a run: {hello.facts.get('root_problem')}", host=link.name))
+            link.send(messages.FINISH, keep=False)
+            return
+        link.hello = hello
+        self._tell(seen.HostConnected(time.time(), link.name, hello.facts, hello.is_cached))
+        self._machine.connected(link.index)
+        self._look_for_answers()
+
+    def _look_for_refusals(self) -> None:
+        if self._refusals and all(link.prepared or link.index in self._refusals for link in self._links):
+            self._machine.give_up(self._loop.time(), ExitStatus.PLAN_REFUSED, "hosts refused the plan")
+
+    def _local_rank(self, link: HostLink, rank: int) -> int:
+        assert self._preparation is not None
+        return self._preparation.ranks[link.index].index(rank)
+
+    # -- actions ---------------------------------------------------------------------------------------------------
+    def _act(self) -> None:
+        try:
+            while actions := self._machine.actions():
+                for action in actions:
+                    self._do(action)
+        except MnspawnError as exc:
+            self._abort(exc)
+        if self._machine.state is policy.RunState.DONE:
+            self._finished.set()
+
+    def _do(self, action: policy.Action) -> None:
+        match action:
+            case policy.PrepareAll():
+                hellos = [link.hello for link in self._links if link.hello is not None]
+                self._preparation = prepare.Preparation(self._request, self._run, self._hosts, hellos)
+                self._machine.laid_out(self._preparation.ranks)
+                for link in self._links:
+                    link.send_message(self._preparation.message(link.index, self._script))
+            case policy.StartAll():
+                self._start_all()
+            case policy.StopAll(grace, reason):
+                self._tell(seen.RunStopping(time.time(), reason, grace <= 0))
+                for link in self._links:
+                    if not link.is_settled:
+                        link.send(messages.STOP, grace=grace)
+            case policy.Dismiss():
+                self._dismiss()
+            case policy.Leave():
+                self._has_left = True
+                self._finished.set()
+
+    def _start_all(self) -> None:
+        assert self._preparation is not None
+        answers = [link.prepared for link in self._links if link.prepared is not None]
+        self._plan = self._preparation.complete(answers)
+        if self._is_dry:
+            self._dismiss()
+            self._finished.set()
+            return
+        self._tell(seen.RunStarting(time.time(), self._run, self._plan.layout.world_size, self._plan.describe(reveal=False)))
+        for link, pod in zip(self._links, self._plan.pods, strict=True):
+            link.send_message(prepare.start_message(pod))
+
+    def _abort(self, error: MnspawnError) -> None:
+        """The plan can't be carried out: nothing was started."""
+        self._error = error
+        self._dismiss()
+        self._finished.set()
+
+    def _dismiss(self) -> None:
+        for link in self._links:
+            link.is_settled = True
+            link.send(messages.FINISH, keep=False)
+            if link.task is not None and link.hello is None:
+                link.task.cancel()
+
+    # -- listeners -------------------------------------------------------------------------------------------------
+    def _tell(self, event: seen.Event) -> None:
+        for listener in self._listeners:
+            listener.on_event(event)
+
+    def _release_credit(self) -> None:
+        """Let agents send on while listeners keep up; a stopped reader holds the agents back, not us."""
+        if sum(listener.backlog for listener in self._listeners) > HIGH_WATER:
+            return
+        for link in self._links:
+            link.pay()
+
+
+def make_run_id() -> str:
+    """Short, unique enough for a person's runs, safe in paths and environments."""
+    return secrets.token_hex(4)

@@ -1,0 +1,149 @@
+"""Brings an agent up on a connected host, or finds the one that is there. Decides nothing about the run."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from mnspawn_agent.protocol import framing
+
+from .._version import __version__
+from ..bootstrap import bundle, stub
+from ..errors import BootstrapError, HostError
+from ..transport.base import Connection, RemoteProcess
+
+T = TypeVar("T")
+
+DIAGNOSTICS_LIMIT = 65536  # the end of what a host says on stderr is enough to explain a failure
+DYING_WORDS = 2.0  # seconds for stderr and status to arrive after stdout ended
+
+
+class Diagnostics:
+    """Keeps the end of a process' stderr, which must be read so that it never blocks."""
+
+    def __init__(self, process: RemoteProcess) -> None:
+        self._tail = bytearray()
+        self._reader = asyncio.create_task(self._read(process), name="diagnostics")
+
+    async def _read(self, process: RemoteProcess) -> None:
+        while chunk := await process.read_diagnostics():
+            self._tail += chunk
+            del self._tail[:-DIAGNOSTICS_LIMIT]
+
+    async def finish(self) -> bytes:
+        """What was said, once it ended; waits for it a moment."""
+        await _within(DYING_WORDS, asyncio.shield(self._reader))
+        return bytes(self._tail)
+
+    async def close(self) -> None:
+        self._reader.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._reader
+
+
+async def join(
+    connection: Connection, host: str, arguments: tuple[str, ...], python: str | None, timeout: float
+) -> tuple[RemoteProcess, Diagnostics, bytes, bool]:
+    """Start the agent in one of its modes.
+
+    Returns:
+        The process, its diagnostics, the first bytes of the link, and whether the archive was cached.
+
+    Raises:
+        HostError: no agent came up; the class says why.
+    """
+    archive = bundle.build()
+    handshake = stub.Handshake(host, stub.make_nonce(), python)
+    command = stub.compose(archive, handshake.nonce, __version__, arguments, python)
+    process = await connection.run(command)
+    diagnostics = Diagnostics(process)
+    try:
+        async with asyncio.timeout(timeout):
+            rest = None
+            while rest is None:
+                chunk = await process.read()
+                if not chunk:
+                    said = await diagnostics.finish()
+                    raise handshake.explain_end(await _within(DYING_WORDS, process.wait()), said)
+                rest = handshake.feed(chunk)
+            if handshake.answer == "need":
+                await process.write(archive.content)
+        return process, diagnostics, rest, handshake.answer == "have"
+    except TimeoutError:
+        await _abandon(process, diagnostics)
+        raise BootstrapError(
+            f"connected, but no agent within {timeout:g} s", host=host,
+            hint="a login script that waits or reads input holds it up",
+        ) from None  # fmt: skip
+    except BaseException:
+        await _abandon(process, diagnostics)
+        raise
+
+
+async def explain_silence(process: RemoteProcess, diagnostics: Diagnostics, host: str) -> HostError:
+    """The error for an agent that came up and ended before it said hello."""
+    said = (await diagnostics.finish()).decode("utf-8", "replace").strip().splitlines()
+    status = await _within(DYING_WORDS, process.wait())
+    reason = said[-1][:300] if said else "it said nothing"
+    return BootstrapError(f"the agent ended with status {status}: {reason}", host=host)
+
+
+async def attach(
+    connection: Connection, host: str, run: str, node_rank: int, python: str | None, timeout: float
+) -> tuple[RemoteProcess, Diagnostics, bytes] | None:
+    """A new wire to the agent that is there; None when there is none any more.
+
+    Raises:
+        HostError: nothing can be said about it.
+    """
+    process, diagnostics, rest, _ = await join(connection, host, ("attach", run, str(node_rank)), python, timeout)
+    try:
+        async with asyncio.timeout(timeout):
+            word, rest = await _read_line(process, rest, host)
+    except TimeoutError:
+        await _abandon(process, diagnostics)
+        raise BootstrapError("the host does not answer", host=host) from None
+    if word == b"here":
+        return process, diagnostics, rest
+    await _abandon(process, diagnostics)
+    return None
+
+
+async def reap(connection: Connection, host: str, run: str, node_rank: int, python: str | None, timeout: float) -> bool:
+    """End what an agent that died has left; True when nothing is left.
+
+    Raises:
+        HostError: nothing can be said about it.
+    """
+    process, diagnostics, rest, _ = await join(connection, host, ("reap", run, str(node_rank)), python, timeout)
+    try:
+        async with asyncio.timeout(timeout):
+            word, _ = await _read_line(process, rest, host)
+    except TimeoutError:
+        raise BootstrapError("the host does not answer", host=host) from None
+    finally:
+        await _abandon(process, diagnostics)
+    return word.strip() == b"left"
+
+
+async def _read_line(process: RemoteProcess, rest: bytes, host: str) -> tuple[bytes, bytes]:
+    while b"\n" not in rest:
+        chunk = await process.read()
+        if not chunk or len(rest) > framing.HEADER.size + DIAGNOSTICS_LIMIT:
+            raise BootstrapError("the host does not answer", host=host)
+        rest += chunk
+    line, _, rest = rest.partition(b"\n")
+    return line, rest
+
+
+async def _abandon(process: RemoteProcess, diagnostics: Diagnostics) -> None:
+    await process.close()
+    await diagnostics.close()
+
+
+async def _within(seconds: float, waited: Awaitable[T]) -> T | None:
+    try:
+        async with asyncio.timeout(seconds):
+            return await waited
+    except TimeoutError:
+        return None

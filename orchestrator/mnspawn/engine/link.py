@@ -1,0 +1,166 @@
+"""One host's link for the length of a run: its session, its wire, and the way back to it when the wire breaks."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mnspawn_agent.protocol import messages
+
+from ..core.session import Hello, HostSession, LinkLost, Prepared
+from ..errors import BootstrapError, HostError
+from ..transport.base import Connection, RemoteProcess
+from . import join
+from .pump import pump
+from .request import RunRequest
+from .sites import Reached
+
+WINDOW_TOTAL = 64 << 20  # output on its way from all hosts together
+WINDOW_LEAST, WINDOW_MOST = 256 << 10, 4 << 20
+OLD_CONNECTION_LIMIT = 3.0  # seconds to ask a connection whose channel ended; a fresh one is dialled after that
+RETRY_FIRST, RETRY_MOST = 0.2, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A host that counts as lost: why, and whether it was seen that nothing of the run is left there."""
+
+    reason: str
+    is_clean: bool
+
+
+class HostLink:
+    """What the drive knows of one host."""
+
+    def __init__(
+        self, index: int, name: str, reached: Reached, request: RunRequest, run: str, deliver: Callable[[], None]
+    ) -> None:
+        self.index = index
+        self.name = name
+        self.hello: Hello | None = None
+        self.prepared: Prepared | None = None
+        self.lost: LinkLost | None = None
+        self.is_settled = False
+        self.owed = 0  # output bytes passed on, for which the agent has not got new credit
+        self.task: asyncio.Task[None] | None = None
+        self._reached = reached
+        self._run = run
+        self._deliver = deliver
+        self._python = reached.hosts[index].python or request.python
+        self._timeout = request.ssh.connect_timeout
+        window = WINDOW_TOTAL // max(1, len(reached.hosts))
+        self._loop = asyncio.get_running_loop()
+        self.session = HostSession(self._loop.time(), min(WINDOW_MOST, max(WINDOW_LEAST, window)))
+        self._wake = asyncio.Event()
+        self._connection: Connection | None = None
+        self._process: RemoteProcess | None = None
+        self._diagnostics: join.Diagnostics | None = None
+        self._first = b""
+        self._is_open = False
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+    def send(self, kind: str, **fields: Any) -> None:
+        self.send_message(messages.make(kind, **fields))
+
+    def send_message(self, message: dict[str, Any]) -> None:
+        if self._is_open:
+            self.session.send(message)
+            self._wake.set()
+
+    def send_blob(self, blob: int, offset: int, chunk: bytes) -> None:
+        self.session.send_blob(blob, offset, chunk)
+        self._wake.set()
+
+    def pay(self) -> None:
+        """Give credit for what was passed on."""
+        if self.owed:
+            self.session.consumed(self.owed)
+            self.owed = 0
+            self._wake.set()
+
+    # -- the wire --------------------------------------------------------------------------------------------------
+    async def bring_up(self, connection: Connection) -> None:
+        """Bring the agent up. Raises HostError."""
+        self._connection = connection
+        self._process, self._diagnostics, self._first, _ = await join.join(
+            connection, self.name, ("serve",), self._python, self._timeout
+        )
+        self.session = HostSession(self._loop.time(), self.session.window)
+        self._is_open = True
+
+    async def pump(self) -> LinkLost:
+        """Serve the wire until it is lost."""
+        assert self._process is not None
+        await pump(self._process, self.session, self._first, self._deliver, self._wake)
+        assert self.lost is not None
+        return self.lost
+
+    async def explain(self, lost: LinkLost) -> HostError:
+        """The error for a link that broke before the start."""
+        assert self._process is not None and self._diagnostics is not None
+        if lost.kind == "eof":
+            return await join.explain_silence(self._process, self._diagnostics, self.name)
+        return BootstrapError(f"the link was lost: {lost.detail}", host=self.name)
+
+    async def find_again(self, lost: LinkLost, deadline: float) -> Verdict | None:
+        """A new wire to the same agent; None when it stands, else why the host counts as lost."""
+        await self._drop_wire()
+        reason = lost.detail
+        delay = RETRY_FIRST
+        if lost.kind == "silence":
+            await self._drop_connection()
+        while True:
+            try:
+                if self._connection is not None:
+                    found = await self._attach(self._connection, OLD_CONNECTION_LIMIT)
+                else:
+                    self._connection = await self._reached.connect(self.index)
+                    found = await self._attach(self._connection, self._timeout)
+                if found is None:
+                    return await self._bury()
+                self._process, self._diagnostics, self._first = found
+                self.session.resume(self._loop.time())
+                self.lost = None
+                return None
+            except HostError as exc:
+                await self._drop_connection()
+                reason = f"{lost.detail}; {exc.message}"
+            if self._loop.time() >= deadline:
+                return Verdict(reason, is_clean=False)
+            await asyncio.sleep(min(delay, max(0.0, deadline - self._loop.time())))
+            delay = min(delay * 2, RETRY_MOST)
+
+    async def _attach(
+        self, connection: Connection, limit: float
+    ) -> tuple[RemoteProcess, join.Diagnostics, bytes] | None:
+        return await join.attach(connection, self.name, self._run, self.index, self._python, limit)
+
+    async def _bury(self) -> Verdict:
+        """The host answers but the agent is gone: end what it left."""
+        assert self._connection is not None
+        is_clean = False
+        with contextlib.suppress(HostError):  # then nobody can say that nothing is left, and the report says so
+            is_clean = await join.reap(
+                self._connection, self.name, self._run, self.index, self._python, self._timeout
+            )
+        return Verdict("its agent died", is_clean)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+    async def _drop_wire(self) -> None:
+        if self._process is not None:
+            await self._process.close()
+        if self._diagnostics is not None:
+            await self._diagnostics.close()
+        self._process = self._diagnostics = None
+
+    async def _drop_connection(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    async def close(self) -> None:
+        """Give wire and connection back."""
+        self._is_open = False
+        await self._drop_wire()
+        await self._drop_connection()

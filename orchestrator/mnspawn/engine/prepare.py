@@ -1,0 +1,200 @@
+"""From what the hosts said to what they are asked to do: PREPARE messages, sites, grounds. Does no I/O but reading the script."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mnspawn_agent.protocol import messages
+from mnspawn_inventory import Host
+
+from .. import layout, plan
+from ..core import survey
+from ..core.session import Hello, Prepared
+from ..errors import PlanRefused, UsageError
+from .request import RunRequest
+
+MAX_SCRIPT = 64 << 20  # one file; data does not belong into it
+PROBE_PORT = 6070  # where endpoints usually are, so that a firewall that would hinder them is met
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The program's file. `digest` is "" when only the hosts have it."""
+
+    path: str
+    content: bytes
+    digest: str
+
+
+def load_script(request: RunRequest) -> Script | None:
+    """Read the script, if the program is one.
+
+    Raises:
+        UsageError: it is not here and can't be meant to be on the hosts, or it is no file.
+    """
+    if request.program.kind != "script":
+        return None
+    path = Path(request.program.target)
+    try:
+        if path.is_dir():
+            raise UsageError(f"expected a script, found the folder {path}", place="SCRIPT")
+        content = path.read_bytes()
+    except FileNotFoundError:
+        if path.is_absolute():  # perhaps the hosts have it
+            return Script(str(path), b"", "")
+        raise UsageError(
+            f"expected a script, found no file {str(path)!r}",
+            place="SCRIPT",
+            hint="use -m for a module, --no-python for a command, an absolute path for a file that only hosts have",
+        ) from None
+    except OSError as exc:
+        raise UsageError(f"can't read {path}: {exc.strerror}", place="SCRIPT") from exc
+    if len(content) > MAX_SCRIPT:
+        raise UsageError(f"expected a script of at most {MAX_SCRIPT >> 20} MiB, found {len(content)} bytes", place="SCRIPT")
+    return Script(str(path.absolute()), content, hashlib.sha256(content).hexdigest())
+
+
+def check_request(request: RunRequest, run: str) -> None:
+    """Find what is wrong with a request whatever the hosts say, before any is contacted.
+
+    Raises:
+        UsageError: contracts, variables or arguments that can't be used.
+    """
+    site = layout.Site("host", "127.0.0.1", "", (1,))
+    plan.build(spec_of(request, run), layout.assign([site], 1, 2), [plan.Ground("python3", "/", "/")])
+
+
+def spec_of(request: RunRequest, run: str) -> plan.LaunchSpec:
+    return plan.LaunchSpec(run, request.program, request.contracts, request.env, request.keep_proxy)
+
+
+def view_of(host: Host, hello: Hello, request: RunRequest) -> survey.HostView:
+    return survey.HostView(
+        host.name,
+        host.address or host.name,
+        host.data_address,
+        host.network or request.network,
+        host.slots,
+        host.devices,
+        hello.facts,
+    )
+
+
+class Preparation:
+    """The plan in the making: first PREPARE for every host, then, with their answers, the LaunchPlan.
+
+    Raises (constructor):
+        PlanRefused: hosts that can't take part.
+    """
+
+    def __init__(self, request: RunRequest, run: str, hosts: Sequence[Host], hellos: Sequence[Hello]) -> None:
+        self._request = request
+        self._run = run
+        self._hosts = hosts
+        self.views = [view_of(host, hello, request) for host, hello in zip(hosts, hellos, strict=True)]
+        counts = self._count()
+        firsts = [sum(counts[:index]) for index in range(len(counts))]
+        self.ranks = [list(range(first, first + count)) for first, count in zip(firsts, counts, strict=True)]
+        try:
+            self.candidates = survey.candidate_addresses(self.views)
+        except survey.Unfit as exc:
+            name, _, reason = str(exc).partition(": ")
+            raise PlanRefused([(name, reason)], hint="choose another network with --network") from exc
+
+    def _count(self) -> list[int]:
+        counts, unfit = [], []
+        for view in self.views:
+            try:
+                counts.append(survey.count_trainers(view, self._request.nproc))
+                survey.visible_devices(view)
+            except survey.Unfit as exc:
+                unfit.append((view.name, str(exc)))
+        if unfit:
+            raise PlanRefused(unfit)
+        return counts
+
+    def message(self, index: int, script: Script | None) -> dict[str, Any]:
+        """PREPARE for one host."""
+        request = self._request
+        host = self._hosts[index]
+        workdir = host.workdir or request.workdir
+        return messages.make(
+            messages.PREPARE,
+            run=self._run,
+            node_rank=index,
+            ranks=self.ranks[index],
+            python=host.python or request.python,
+            command=request.program.target if request.program.kind == "command" else None,
+            script=self._script(script),
+            workdir=workdir or os.getcwd(),
+            is_workdir_required=workdir is not None,
+            start_port=request.start_port,
+            master_port=request.master_port if index == 0 else None,
+            extra_ports=2 if index == 0 else 0,
+            probes=self._probes(index),
+            grace=request.grace,
+            orphan_grace=request.orphan_grace,
+        )
+
+    def _script(self, script: Script | None) -> dict[str, Any] | None:
+        if script is None:
+            return None
+        name = os.path.basename(script.path)
+        return {"name": name, "path": script.path, "digest": script.digest, "size": len(script.content), "blob": 0}
+
+    def _probes(self, prober: int) -> list[list[Any]]:
+        """What this host shall try: others' candidates, unless they were configured or share its network stack."""
+        count = len(self.views)
+        own_stack = self.views[prober].facts.get("netid")
+        return [
+            [address, self._request.start_port or PROBE_PORT]
+            for other in range(count)
+            if prober in survey.probers_of(other, count)
+            and self.views[other].data_address is None
+            and self.views[other].facts.get("netid") != own_stack
+            for address in self.candidates[other]
+        ]
+
+    def complete(self, answers: Sequence[Prepared]) -> plan.LaunchPlan:
+        """The whole plan.
+
+        Raises:
+            PlanRefused: hosts that the others can't reach.
+            UsageError: as plan.build.
+        """
+        sites, unfit = [], []
+        for index, (view, answer) in enumerate(zip(self.views, answers, strict=True)):
+            probers = survey.probers_of(index, len(self.views))
+            reach = [(self.views[prober].name, answers[prober].reach) for prober in probers]
+            try:
+                address, interface = survey.choose_address(view, self.candidates[index], reach)
+            except survey.Unfit as exc:
+                unfit.append((view.name, str(exc)))
+                continue
+            devices = survey.visible_devices(view)
+            kind = str(view.facts.get("device_kind", "cpu")) if devices else "cpu"
+            sites.append(layout.Site(view.name, address, interface, answer.ports, devices, kind))
+        if unfit:
+            raise PlanRefused(unfit, hint="name a network that all hosts share with --network")
+        master, coordinator = answers[0].extra_ports[:2]
+        grounds = [
+            plan.Ground(a.python, a.run_dir, a.workdir, a.script, view.facts.get("env", {}), host.env)
+            for a, view, host in zip(answers, self.views, self._hosts, strict=True)
+        ]
+        return plan.build(spec_of(self._request, self._run), layout.assign(sites, master, coordinator), grounds)
+
+
+def start_message(pod: plan.PodPlan) -> dict[str, Any]:
+    """START for one host."""
+    return messages.make(
+        messages.START,
+        unset=list(pod.unset),
+        env=pod.env,
+        files=[list(file) for file in pod.files],
+        trainers=[
+            {"rank": t.rank, "local_rank": t.local_rank, "argv": list(t.argv), "env": t.env} for t in pod.trainers
+        ],
+    )

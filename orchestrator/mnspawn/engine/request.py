@@ -1,0 +1,67 @@
+"""What a run is asked for, every value decided; and who listens to it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mnspawn_inventory import Host
+
+from ..events import Event
+from ..plan import Program
+from ..transport.base import SshOptions
+
+
+class Listener(Protocol):
+    """Somebody who is told what happens. Called in the loop's thread, must not block."""
+
+    @property
+    def backlog(self) -> int:
+        """Bytes accepted and not yet written out."""
+        ...
+
+    def bind(self, wake: Callable[[], None]) -> None:
+        """Take a function to call (from any thread) when the backlog has fallen."""
+        ...
+
+    def on_event(self, event: Event) -> None: ...
+
+    async def aclose(self) -> None:
+        """Return when everything is written out, or can't be."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """One run, every value decided.
+
+    Attributes:
+        hosts: in order; a local sandbox is made of `sandbox` hosts instead when that is not 0.
+        nproc: trainers per host: a number, "auto", "gpu", "cpu", or None (the host's slots, else "auto").
+        contracts: names of `mnspawn.contract.REGISTRY`.
+        env: (name, value) pairs given to every trainer.
+        workdir: folder to work in; None means this one where a host has it, else the home.
+        start_port: first of the trainers' endpoint ports; None means 6070 where free, else any.
+        network: data network (CIDR) or interface that addresses are taken from.
+        grace, timeout, orphan_grace: seconds; timeout None means none.
+        handle_signals: SIGINT, SIGTERM and SIGHUP stop the run (once), kill it (twice), leave it (three times).
+    """
+
+    program: Program
+    hosts: tuple[Host, ...] = ()
+    sandbox: int = 0
+    nproc: int | str | None = None
+    contracts: tuple[str, ...] = ("torch", "paddle", "jax-address")
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    keep_proxy: bool = False
+    python: str | None = None
+    workdir: str | None = None
+    start_port: int | None = None
+    master_port: int | None = None
+    network: str | None = None
+    grace: float = 10.0
+    timeout: float | None = None
+    orphan_grace: float = 20.0
+    transport: str = "asyncssh"
+    ssh: SshOptions = field(default_factory=SshOptions)
+    handle_signals: bool = False
+    run: str | None = None

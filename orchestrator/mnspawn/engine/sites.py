@@ -1,0 +1,62 @@
+"""Where a run goes: the hosts of the request or a sandbox, and how each of them is dialled."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mnspawn_inventory import Host
+
+from ..errors import HostError, UsageError
+from ..transport import create
+from ..transport.base import Connection, Target, Transport
+from .dial import dial
+from .request import RunRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The hosts of a run with their transports; one transport object serves all hosts that use it."""
+
+    hosts: tuple[Host, ...]
+    targets: tuple[Target, ...]
+    transports: tuple[Transport, ...]
+
+    async def connect(self, index: int) -> Connection:
+        """One attempt to connect to one host. Raises HostError."""
+        return await self.transports[index].connect(self.targets[index])
+
+    async def dial(self, connect_timeout: float) -> AsyncIterator[tuple[int, Connection | HostError]]:
+        """Every host at once; each index once, as it answers."""
+        async for index, outcome in dial(self.transports, self.targets, connect_timeout=connect_timeout):
+            yield index, outcome
+
+
+@contextlib.asynccontextmanager
+async def reach(request: RunRequest) -> AsyncIterator[Reached]:
+    """What the request's hosts are reached by, for as long as the context lasts."""
+    async with contextlib.AsyncExitStack() as stack:
+        if request.sandbox:
+            from ..sandbox import Sandbox
+
+            sandbox = await stack.enter_async_context(
+                Sandbox(request.sandbox, connect_timeout=request.ssh.connect_timeout)
+            )
+            hosts = tuple(Host(name=target.name) for target in sandbox.targets)
+            targets, options = sandbox.targets, sandbox.options
+        else:
+            hosts, options = request.hosts, request.ssh
+            targets = tuple(target_of(host) for host in hosts)
+        if not hosts:
+            raise UsageError("expected at least one host, found none", place="--hosts")
+        made: dict[str, Transport] = {}
+        for name in {host.transport or request.transport for host in hosts}:
+            made[name] = create(name, options)
+            stack.push_async_callback(made[name].close)
+        yield Reached(hosts, targets, tuple(made[host.transport or request.transport] for host in hosts))
+
+
+def target_of(host: Host) -> Target:
+    """How SSH reaches a host of the inventory."""
+    identity = Path(host.identity).expanduser() if host.identity else None
+    return Target(host.name, host.address, host.user, host.port, identity, host.jump)
