@@ -1,0 +1,66 @@
+"""Bytes that have come and wait to be read, with a bound that stops the sender. Knows no transport."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+# twice the channel window: a full window may still be under way when the sender is told to stop
+LIMIT = 4 << 20
+
+
+class Inbox:
+    """One inbound stream: `put` from a callback, `get` from a task.
+
+    Over `LIMIT` unread bytes `pause` is called, under half of it `resume`.
+    """
+
+    def __init__(self, pause: Callable[[], None], resume: Callable[[], None], limit: int = LIMIT) -> None:
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self._limit = limit
+        self._pause = pause
+        self._resume = resume
+        self._paused = False
+        self._ended = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def put(self, chunk: bytes) -> None:
+        if self._ended or not chunk:
+            return
+        self._chunks.append(chunk)
+        self._size += len(chunk)
+        if self._size > self._limit and not self._paused:
+            self._paused = True
+            self._pause()
+        self._wake()
+
+    def end(self) -> None:
+        """No more will come; what is here can still be read."""
+        self._ended = True
+        self._wake()
+
+    def discard(self) -> None:
+        """End, and forget what was not read."""
+        self._chunks.clear()
+        self._size = 0
+        self.end()
+
+    async def get(self) -> bytes:
+        """All that is here, waiting for at least one byte; b"" at the end. One reader at a time."""
+        while not self._chunks and not self._ended:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        chunks = b"".join(self._chunks) if len(self._chunks) != 1 else self._chunks[0]
+        self._chunks.clear()
+        self._size = 0
+        if self._paused:
+            self._paused = False
+            self._resume()
+        return chunks
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
