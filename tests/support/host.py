@@ -229,7 +229,7 @@ class VirtualHost:
         **popen: Any,
     ) -> Finished:
         """Run a command inside as root, past SSH."""
-        enter = ["nsenter", "--target", str(self._init), "--mount", "--uts", "--ipc", "--net", "--pid", "--wd=/"]
+        enter = ["nsenter", "--target", str(self._init), "--mount", "--uts", "--ipc", "--net", "--pid", "--wdns=/"]
         base = {"PATH": PATH, "HOME": "/root", "USER": "root", "LANG": "C.UTF-8"}
         with Running([*enter, *argv], env={**base, **(env or {})}, cwd=Path("/"), **popen) as running:
             return running.wait(timeout)
