@@ -1,4 +1,4 @@
-"""Listeners of a run: what one is, and the console. Takes events in the loop's thread and never blocks it."""
+"""The console: a listener that takes events in the loop's thread and never blocks it."""
 
 import os
 from collections.abc import Callable, Collection
@@ -22,25 +22,6 @@ from mnspawn.logs.surface import Surface, is_same_file
 from mnspawn.logs.writer import ThreadedWriter, wait_written
 
 OURS = "mnspawn"  # who owns our own lines
-
-
-class Listener(Protocol):
-    """Somebody who sees a run. `on_event` is called in the loop's thread and must not block."""
-
-    @property
-    def backlog(self) -> int:
-        """Bytes accepted and not yet written; the engine takes no more output from the hosts while the sum is high."""
-        ...
-
-    def on_event(self, event: Event) -> None: ...
-
-    def bind(self, wake: Callable[[], None]) -> None:
-        """`wake` shall be called when the backlog falls; it may be called from any thread."""
-        ...
-
-    async def aclose(self) -> None:
-        """Return when everything is written, or nothing more can be."""
-        ...
 
 
 class OutputMode(Enum):
@@ -154,11 +135,11 @@ class ConsoleSink:
         self._say(self._wording.line(event))
         live = self._wording.live(event)
         if live is not None:
-            self._err.show_live(self._fds[Stream.STDERR], OURS, live)
+            self.show_live(live)
 
-    def say(self, line: str) -> None:
-        """Show a line of ours on stderr, behind everything shown so far."""
-        self._say(line)
+    def show_live(self, text: str) -> None:
+        """On a terminal, what the live line says until something else is to be said."""
+        self._err.show_live(self._fds[Stream.STDERR], OURS, text)
 
     async def aclose(self) -> None:
         """Show the tails that were never ended, take the live line away, and wait until all is written."""

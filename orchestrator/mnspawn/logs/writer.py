@@ -39,6 +39,7 @@ class ThreadedWriter:
         self._is_closing = False
         self._broken: dict[int, OSError] = {}
         self._thread: threading.Thread | None = None
+        self._has_ended = False
 
     @property
     def backlog(self) -> int:
@@ -71,11 +72,16 @@ class ThreadedWriter:
         """Accept no more; call `on_done`, from the thread, when all that can be written is written."""
         with self._changed:
             self._is_closing = True
-            if self._thread is not None and self._thread.is_alive():
+            if self._thread is not None and not self._has_ended:
                 self._on_done.append(on_done)
                 self._changed.notify()
                 return
         on_done()
+
+    def join(self) -> None:
+        """After `on_done`: wait for the thread itself, which has nothing left to do."""
+        if self._thread is not None:
+            self._thread.join()
 
     def _write_all(self) -> None:
         while True:
@@ -84,7 +90,7 @@ class ThreadedWriter:
                     self._changed.wait()
                 if not self._queue:
                     waiting, self._on_done = self._on_done, []
-                    self._thread = None
+                    self._has_ended = True
                     break
                 fd, block = self._take()
             self._write(fd, block)
@@ -153,3 +159,4 @@ async def wait_written(writer: ThreadedWriter) -> None:
 
     writer.close(on_done)
     await is_done.wait()
+    writer.join()

@@ -63,12 +63,16 @@ def show(
 
 
 def show_on_one(fd: int, reader: int, events: Iterable[Event], mode: OutputMode = OutputMode.PREFIX) -> bytes:
-    """What stands on a file that is stdout and stderr at once."""
-    sink = ConsoleSink(mode, wording=Words(), stdout=fd, stderr=os.dup(fd))
+    """What stands on a file that is stdout and stderr at once; closes it."""
+    twin = os.dup(fd)
+    sink = ConsoleSink(mode, wording=Words(), stdout=fd, stderr=twin)
     for event in events:
         sink.on_event(event)
     asyncio.run(sink.aclose())
-    return os.read(reader, 65536)
+    shown = os.read(reader, 65536)
+    for one in (fd, twin, reader):
+        os.close(one)
+    return shown
 
 
 def test_every_line_has_one_prefix_and_keeps_its_stream() -> None:
@@ -128,34 +132,32 @@ def test_plain_passes_the_bytes_of_an_only_rank_unchanged() -> None:
 
 def test_a_line_over_the_limit_stays_whole_while_nobody_else_writes() -> None:
     long = b"x" * 700_000
-    got: list[tuple[bytes, bytes]] = []
-    thread = threading.Thread(target=lambda: got.append(show_big([output(0, long), output(0, b"end\n")])))
-    thread.start()
-    thread.join(20)
-    assert got[0][0] == b"[a:0] " + long + b"end\n"
+    assert show_big([output(0, long), output(0, b"end\n")]) == b"[a:0] " + long + b"end\n"
 
 
-def show_big(events: list[Event]) -> tuple[bytes, bytes]:
-    out_reader, out = os.pipe()
-    sink = ConsoleSink(stdout=out, stderr=os.open(os.devnull, os.O_WRONLY))
+def show_big(events: list[Event]) -> bytes:
+    """What stands on stdout, read while it is written."""
+    reader, out = os.pipe()
     got: list[bytes] = []
 
     def read() -> None:
-        with os.fdopen(out_reader, "rb") as stream:
+        with os.fdopen(reader, "rb") as stream:
             got.append(stream.read())
 
-    reader = threading.Thread(target=read)
-    reader.start()
-    for event in events:
-        sink.on_event(event)
-    asyncio.run(sink.aclose())
+    thread = threading.Thread(target=read)
+    thread.start()
+    with open(os.devnull, "wb") as nowhere:
+        sink = ConsoleSink(stdout=out, stderr=nowhere.fileno())
+        for event in events:
+            sink.on_event(event)
+        asyncio.run(sink.aclose())
     os.close(out)
-    reader.join(20)
-    return got[0], b""
+    thread.join(20)
+    return got[0]
 
 
 def test_a_broken_off_long_line_gets_a_prefix_on_every_console_line() -> None:
-    pieces, _ = show_big([output(0, b"x" * 300_000), output(1, b"y\n"), output(0, b"x\n")])
+    pieces = show_big([output(0, b"x" * 300_000), output(1, b"y\n"), output(0, b"x\n")])
     lines = pieces.splitlines()
     assert [line[:6] for line in lines] == [b"[a:0] ", b"[a:1] ", b"[a:0] "]
     assert sum(line.count(b"x") for line in lines) == 300_001
@@ -185,17 +187,21 @@ def test_a_closed_pipe_is_no_failure() -> None:
         sink.on_event(output(0, b"x" * 9999 + b"\n"))
     sink.on_event(Notice(0.0, None, "still here"))
     asyncio.run(sink.aclose())
-    os.close(err)
     assert sink.backlog == 0
     assert os.read(err_reader, 999) == b"mnspawn: still here\n"
+    for fd in (out, err, err_reader):
+        os.close(fd)
 
 
 def test_a_full_disk_is_told_on_stderr() -> None:
-    err_reader, err = os.pipe()
-    sink = ConsoleSink(stdout=os.open("/dev/full", os.O_WRONLY), stderr=err)
-    sink.on_event(output(0, b"x\n"))
-    asyncio.run(sink.aclose())
-    assert b"No space left on device" in os.read(err_reader, 999)
+    reader, err = os.pipe()
+    with open("/dev/full", "wb") as full:
+        sink = ConsoleSink(stdout=full.fileno(), stderr=err)
+        sink.on_event(output(0, b"x\n"))
+        asyncio.run(sink.aclose())
+    assert b"No space left on device" in os.read(reader, 999)
+    os.close(reader)
+    os.close(err)
 
 
 @pytest.mark.parametrize("line", [b"\xff\xfe\x00\n", b"dos\r\n", b"\n", b"\x1b[31mred\x1b[0m\n"])

@@ -1,0 +1,135 @@
+"""The commands: which there are, and how a command line reaches one. Imports only the command that is called."""
+
+import importlib
+import os
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mnspawn.cli import argv as command_line
+from mnspawn.errors import UsageError
+from mnspawn.settings import OPTIONS
+
+PROGRAM = "mnspawn"
+COMPLETION = "_MNSPAWN_COMPLETE"  # in the environment when a shell asks what could come next
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command beside `run`: the module whose `app` is its typer application, imported when it is called."""
+
+    module: str
+    help: str
+
+
+COMMANDS: Mapping[str, Command] = {
+    "inventory": Command("mnspawn.cli.inventory", "Show, check, convert and edit lists of hosts."),
+}
+
+GENERAL = ("--help", "-h", "--version", "--install-completion", "--show-completion")
+TAKES_VALUE: Mapping[str, bool] = {
+    flag: not option.is_flag for option in OPTIONS for flag in option.flags
+} | dict.fromkeys(GENERAL, False)
+
+
+def take_apart(words: Sequence[str]) -> command_line.CommandLine:
+    """Which command, which options, and what belongs to the program.
+
+    Raises:
+        UsageError: an unknown option, or one without its value.
+    """
+    return command_line.split(words, TAKES_VALUE, COMMANDS)
+
+
+def start(words: Sequence[str]) -> int:
+    """Run a command line.
+
+    Raises:
+        UsageError: it can't be understood; and whatever the command raises.
+    """
+    if COMPLETION in os.environ or words[:1] in (["--install-completion"], ["--show-completion"]):
+        from mnspawn.cli.completion import answer
+
+        return answer(words)
+    line = take_apart(words)
+    if "--version" in line.options:
+        from mnspawn._version import __version__
+        from mnspawn.cli.render import print_out
+
+        print_out(f"mnspawn {__version__}\n")
+        return 0
+    if line.command == "run":
+        from mnspawn.cli.run import build
+
+        # SCRIPT stands for the words, which reach the command as they are, past typer
+        return call(build(), f"{PROGRAM} [run]", [*line.options, "--", "SCRIPT"], line.words)
+    command = load(line.command)
+    return call(command, f"{PROGRAM} {line.command}", arrange(command, line.options, line.words))
+
+
+def load(name: str) -> Any:
+    """A command beside `run`, as typer builds it."""
+    import typer
+
+    return typer.main.get_command(importlib.import_module(COMMANDS[name].module).app)
+
+
+def call(command: Any, name: str, words: Sequence[str], program: Sequence[str] = ()) -> int:
+    """Let typer read a command's own words and call it; `program` reaches it untouched as the context's `obj`.
+
+    Raises:
+        UsageError: typer didn't understand the words; and whatever the command raises.
+    """
+    import typer
+
+    try:
+        status = command.main(args=list(words), prog_name=name, standalone_mode=False, obj=tuple(program))
+    except typer.TyperException as exc:
+        context = getattr(exc, "ctx", None)
+        hint = f"{context.command_path if context else name} --help".replace("[run] ", "")
+        raise UsageError(_plain(exc.format_message()), hint=hint) from exc
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    return status if isinstance(status, int) else 0
+
+
+def arrange(command: Any, options: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Bring options that stand before or between the names of a command and its subcommands behind the last name.
+
+    Raises:
+        UsageError: an option that no table knows.
+    """
+    path: list[str] = []
+    held = list(options)
+    position = 0
+    while hasattr(command, "commands") and position < len(words):
+        word = words[position]
+        if command_line.is_option(word):
+            own = options_of(command)
+            below = [options_of(sub) for sub in command.commands.values()]
+            known = dict(ChainMap(own, *below, dict(TAKES_VALUE)))
+            taken, count = command_line.take_option(words, position, known)
+            (path if taken[0].partition("=")[0] in own else held).extend(taken)
+            position += count
+        elif word in command.commands:
+            path.append(word)
+            command = command.commands[word]
+            position += 1
+        else:
+            break
+    return [*path, *held, *words[position:]]
+
+
+def options_of(command: Any) -> dict[str, bool]:
+    """A command's own options, and whether a value follows them."""
+    return {
+        flag: not (parameter.is_flag or parameter.count)
+        for parameter in command.params
+        if parameter.param_type_name == "option"
+        for flag in (*parameter.opts, *parameter.secondary_opts)
+    }
+
+
+def _plain(message: str) -> str:
+    return message[:1].lower() + message[1:].rstrip(".")

@@ -1,0 +1,112 @@
+"""Writes what the command line itself has to say: results to stdout, errors and summaries to stderr."""
+
+import errno
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, TextIO
+
+from mnspawn.cli.words import error_lines, summary, visible
+from mnspawn.errors import MnspawnError
+from mnspawn.report import RunReport
+
+LONGEST_VALUE = 300  # of a variable or an argument in --dry-run's text, in characters; --json has them whole
+_ALARM = "\x1b[1;31m"
+_PLAIN = "\x1b[0m"
+
+
+def print_error(error: MnspawnError) -> None:
+    """On stderr."""
+    print_ours(error_lines(error))
+
+
+def print_summary(report: RunReport) -> None:
+    """The end of a run that did not go well, on stderr; nothing for one that did."""
+    print_ours(summary(report))
+
+
+def print_ours(lines: Iterable[str]) -> None:
+    """Lines of ours on stderr; their `mnspawn:` stands out on terminals."""
+    text = "".join(f"{line}\n" for line in lines)
+    if has_colours(sys.stderr):
+        text = "".join(
+            f"{_ALARM}mnspawn:{_PLAIN}{line[8:]}" if line.startswith("mnspawn:") else line
+            for line in text.splitlines(keepends=True)
+        )
+    _write(sys.stderr, text)
+
+
+def print_out(text: str) -> None:
+    """A result on stdout."""
+    _write(sys.stdout, text)
+
+
+def print_plan(plan: Mapping[str, Any], as_json: bool) -> None:
+    """What --dry-run found, on stdout: for people, or for machines."""
+    print_out(json.dumps(plan, indent=2) + "\n" if as_json else "".join(f"{line}\n" for line in plan_lines(plan)))
+
+
+def plan_lines(plan: Mapping[str, Any]) -> list[str]:
+    """A launch plan for people: what all ranks of a host share stands once."""
+    pods = plan["pods"]
+    ranks, hosts = plan["world_size"], len(pods)
+    lines = [
+        f"run {plan['run']}: {ranks} ranks on {hosts} hosts, rendezvous at {plan['rendezvous']}; nothing was started"
+    ]
+    for pod in pods:
+        interface = f", interface {pod['interface']}" if pod.get("interface") else ""
+        lines += ["", visible(f"host {pod['host']}: node rank {pod['node_rank']}, address {pod['address']}{interface}")]
+        if pod.get("workdir"):
+            lines.append(visible(f"  in {pod['workdir']}"))
+        shared = set.intersection(*(set(trainer["env"].items()) for trainer in pod["trainers"]))
+        for trainer in pod["trainers"]:
+            devices = ",".join(str(device) for device in trainer["devices"]) or "none"
+            lines.append(
+                f"  rank {trainer['rank']}: local rank {trainer['local_rank']}, endpoint {trainer['endpoint']},"
+                f" devices {devices}"
+            )
+            lines.append("    " + " ".join(shown(word) for word in trainer["argv"]))
+            lines += _variables(
+                item for item in trainer["env"].items() if item not in shared or len(pod["trainers"]) == 1
+            )
+        if len(pod["trainers"]) > 1:
+            lines.append("  all ranks of this host:")
+            lines += _variables(item for item in pod["trainers"][0]["env"].items() if item in shared)
+        if pod.get("unset"):
+            lines.append(f"  taken out of the host's environment: {' '.join(pod['unset'])}")
+    return lines
+
+
+def shown(word: str) -> str:
+    """As one would type it in a shell, cut when very long."""
+    if len(word) > LONGEST_VALUE:
+        return f"{shown(word[:LONGEST_VALUE])}...({len(word)} characters)"
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = "".join({"\\": "\\\\", "'": "\\'"}.get(sign) or visible(sign).replace("\t", "\\t") for sign in word)
+    return f"$'{escaped}'"
+
+
+def has_colours(stream: TextIO) -> bool:
+    """A terminal, whose user did not ask for no colours (no-color.org)."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def _variables(items: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"    {visible(name)}={shown(value) if value else ''}" for name, value in sorted(items)]
+
+
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        stream.buffer.write(text.encode("utf-8", "backslashreplace"))
+        stream.buffer.flush()
+    except OSError as exc:
+        if exc.errno not in (errno.EPIPE, errno.EIO):
+            raise
+        # The reader has what it wanted (`| head -1`) or the terminal is gone. Nothing more goes there, and what Python
+        # still holds for it shall not fail at its exit.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

@@ -1,0 +1,292 @@
+"""Events, errors and reports in words. Pure: gives lines, writes nothing.
+
+Whatever may come from a host passes through `visible`, so that no host can steer the user's terminal.
+"""
+
+import re
+import signal
+from collections.abc import Iterable, Sequence
+
+from mnspawn.errors import HostsUnusable, MnspawnError, PlanRefused
+from mnspawn.events import (
+    Event,
+    HostConnected,
+    HostFailed,
+    HostLinkBack,
+    HostLinkLost,
+    HostLost,
+    HostStopped,
+    Notice,
+    OutputLost,
+    RunStarting,
+    RunStopping,
+    TrainerExited,
+    TrainerStarted,
+)
+from mnspawn.report import RankOutcome, RunReport
+
+TAIL_LINES = 20  # of the failed trainer's stderr: a traceback with its message
+LONGEST_LINE = 1000  # of a tail, in characters: a 64 KiB line would push everything else off the screen
+_COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
+
+
+def visible(text: str) -> str:
+    """The text on one line, with everything that a terminal would obey or hide written out as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() else "\t" if sign == "\t" else sign.encode("unicode_escape").decode()
+        for sign in text
+    )
+
+
+def fold_ranks(ranks: Iterable[int]) -> str:
+    """0-2,5."""
+    spans: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def fold_hosts(names: Iterable[str]) -> str:
+    """gpu-[01-12]."""
+    from mnspawn_inventory.nodeset import fold  # late: most runs end without a list of hosts
+
+    return visible(fold(names))
+
+
+def ranks_of(ranks: Sequence[int]) -> str:
+    """rank 3, or ranks 0-2,5."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {fold_ranks(ranks)}"
+
+
+def duration(seconds: float) -> str:
+    """0.03 s, 12.3 s, 5 min 02 s, 3 h 05 min."""
+    if seconds < 60:
+        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def cause(code: int | None, error: str | None = None) -> str:
+    """What ended a process, from its return code as Popen gives it."""
+    if error is not None:
+        return f"could not be started: {visible(error)}"
+    if code is None:
+        return "no news of its end"
+    if code >= 0:
+        return f"exit status {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:  # a real-time signal between the named ones
+        return f"signal {-code}"
+    return f"signal {-code} ({name}{', possibly out of memory' if name == 'SIGKILL' else ''})"
+
+
+def error_lines(error: MnspawnError) -> list[str]:
+    """An error for people: `mnspawn: place: message`, and the next step under it. Equal ones of many hosts once."""
+    if isinstance(error, HostsUnusable):
+        return _grouped([(one.host or "", one.message, one.hint) for one in error.errors])
+    if isinstance(error, PlanRefused):
+        return _grouped([(host, reason, None) for host, reason in error.refusals]) + _hint(error.hint)
+    return told(str(error), error.hint)
+
+
+def told(message: str, hint: str | None = None) -> list[str]:
+    """A message of ours; further lines of it are indented under the first."""
+    first, *more = message.splitlines() or [""]
+    return [f"mnspawn: {visible(first)}", *(f"    {visible(line)}" for line in more), *_hint(hint)]
+
+
+def _hint(hint: str | None) -> list[str]:
+    return [f"  hint: {visible(line)}" for line in hint.splitlines()] if hint else []
+
+
+def _grouped(problems: Iterable[tuple[str, str, str | None]]) -> list[str]:
+    hosts_of: dict[tuple[str, str | None], list[str]] = {}
+    for host, message, hint in problems:
+        hosts_of.setdefault((message, hint), []).append(host)
+    lines: list[str] = []
+    for (message, hint), hosts in hosts_of.items():
+        first, *more = message.splitlines() or [""]
+        named = f"{hosts[0]}: {first}" if len(hosts) == 1 else f"{len(hosts)} hosts: {first}: {fold_hosts(hosts)}"
+        lines += told("\n".join([named, *more]), hint if f"  hint: {hint}" not in lines else None)
+    return lines
+
+
+class EventWording:
+    """What the console says of a run on its way.
+
+    Arguments:
+        host_count: how many hosts take part, for the live line.
+        verbosity: 0 tells what a user must know, 1 every step, 2 every trainer's steps as well.
+    """
+
+    def __init__(self, host_count: int, verbosity: int = 0) -> None:
+        self._host_count = host_count
+        self._verbosity = verbosity
+        self._connected = 0
+        self._failed = 0
+
+    def live(self, event: Event) -> str | None:
+        """The progress of connecting; nothing once trainers start or the run stops."""
+        match event:
+            case HostConnected():
+                self._connected += 1
+            case HostFailed():
+                self._failed += 1
+            case RunStarting() | RunStopping():
+                return ""
+            case _:
+                return None
+        return self.connecting()
+
+    def connecting(self) -> str:
+        """The live line while hosts are connected and prepared."""
+        if self._connected == self._host_count:
+            return f"mnspawn: preparing {_hosts(self._host_count)}"
+        failed = f", {self._failed} failed" if self._failed else ""
+        return f"mnspawn: connecting: {self._connected} of {_hosts(self._host_count)}{failed}"
+
+    def line(self, event: Event) -> str | None:
+        """One line about an event, if it deserves one at this verbosity."""
+        text = self._important(event)
+        if text is None and self._verbosity >= 1:
+            text = _step(event)
+        if text is None and self._verbosity >= 2:
+            text = _trainer_step(event)
+        return None if text is None else f"mnspawn: {visible(text)}"
+
+    def _important(self, event: Event) -> str | None:
+        match event:
+            case RunStopping(reason=reason, kill=kill):
+                return f"{'killing' if kill else 'stopping'} all ranks: {reason}"
+            case HostLinkLost(host=host, reason=reason):
+                return f"{host}: link lost: {reason}; trying to get it back"
+            case HostLinkBack(host=host, seconds=seconds):
+                return f"{host}: link is back after {duration(seconds)}"
+            case HostLost(host=host, reason=reason):
+                return f"{host}: lost: {reason}"
+            case HostStopped(host=host, leftovers=leftovers) if leftovers:
+                return f"{host}: {_undead(leftovers)}"
+            case OutputLost(host=host, rank=rank, stream=stream, offset=offset, count=count):
+                where = f"{stream.name.lower()} from offset {offset}"
+                return f"{host}: rank {rank}: {count} bytes of {where} are lost"
+            case Notice(host=host, text=text):
+                return f"{host}: {text}" if host else text
+        return None
+
+
+def _step(event: Event) -> str | None:
+    match event:
+        case HostConnected(host=host, facts=facts, cached=cached):
+            python = facts.get("python_version", "?")
+            devices = facts.get("devices") or ()
+            count = len(devices) if isinstance(devices, list | tuple) else devices
+            agent = "cached" if cached else "sent"
+            return f"{host}: connected: Python {python}, {facts.get('cpus', '?')} CPUs, {count} devices, agent {agent}"
+        case HostFailed(host=host, message=message):
+            return f"{host}: {message}"
+        case RunStarting(run=run, world_size=world_size):
+            return f"run {run}: starting {world_size} rank{'s' if world_size > 1 else ''}"
+        case TrainerExited(host=host, rank=rank, code=code, seconds=seconds) if code:
+            return f"{host}: rank {rank}: {cause(code)} after {duration(seconds)}"
+        case HostStopped(host=host, swept=swept) if swept:
+            return f"{host}: ended {swept} processes that had left their trainer's group"
+        case HostStopped(host=host):
+            return f"{host}: nothing of the run is left"
+    return None
+
+
+def _trainer_step(event: Event) -> str | None:
+    match event:
+        case TrainerStarted(host=host, rank=rank, pid=pid):
+            return f"{host}: rank {rank}: started, pid {pid}"
+        case TrainerExited(host=host, rank=rank, code=code, seconds=seconds):
+            return f"{host}: rank {rank}: {cause(code)} after {duration(seconds)}"
+    return None
+
+
+def summary(report: RunReport) -> list[str]:
+    """The end of a run that did not go well; no line for one that did."""
+    lines = _failure(report)
+    lost_hosts: dict[str, list[str]] = {}
+    for host in report.hosts:
+        if host.lost is not None:
+            lost_hosts.setdefault(host.lost, []).append(host.host)
+    for lost, hosts in lost_hosts.items():
+        ranks = [rank.rank for rank in report.ranks if rank.host in hosts]
+        of_them = f" ({ranks_of(ranks)})" if ranks else ""
+        lines += told(f"{'host' if len(hosts) == 1 else 'hosts'} lost: {fold_hosts(hosts)}{of_them}: {lost}")
+    if not lines and report.exit_status:
+        lines += told(report.reason)
+    if lines:
+        lines += _consequences(report)
+    for host in report.hosts:
+        if host.leftovers:
+            lines += told(f"{host.host}: {_undead(host.leftovers)}")
+    unconfirmed = [host.host for host in report.hosts if not host.is_confirmed]
+    if unconfirmed:
+        lines += told(
+            f"not confirmed stopped: {fold_hosts(unconfirmed)}",
+            "what is left there ends when orphan_grace is over; look at the hosts before you start again",
+        )
+    return lines
+
+
+def _failure(report: RunReport) -> list[str]:
+    first = report.first_failure
+    if first is None:
+        return []
+    where = [f"host {first.host}", f"local rank {first.local_rank}"]
+    if first.pid is not None:
+        where.append(f"pid {first.pid}")
+    if first.seconds is not None:
+        where.append(f"ran {duration(first.seconds)}")
+    lines = [f"mnspawn: rank {first.rank} failed: {cause(first.code, first.error)} ({visible(', '.join(where))})"]
+    if first.tail:
+        lines.append("  its last lines on stderr:")
+        lines += [f"    {_tail_line(line)}" for line in first.tail[-TAIL_LINES:]]
+    return lines
+
+
+def _consequences(report: RunReport) -> list[str]:
+    lines: list[str] = []
+    others: dict[str, list[RankOutcome]] = {}
+    for rank in report.ranks:
+        if rank.has_failed and rank != report.first_failure:
+            others.setdefault(cause(rank.code, rank.error), []).append(rank)
+    for why, failed in others.items():
+        hosts = fold_hosts(rank.host for rank in failed)
+        lines.append(f"  failed as well: {ranks_of([rank.rank for rank in failed])} on {hosts}: {why}")
+    stopped = [rank.rank for rank in report.ranks if rank.stopped]
+    if stopped:
+        lines.append(f"  stopped because of it: {ranks_of(stopped)}")
+    killed = [rank.rank for rank in report.ranks if rank.stopped and rank.killed]
+    if killed:
+        lines.append(f"  TERM was not enough and KILL followed for {ranks_of(killed)}")
+    done = [rank.rank for rank in report.ranks if rank.code == 0 and not rank.stopped]
+    if done:
+        lines.append(f"  had ended well before: {ranks_of(done)}")
+    return lines
+
+
+def _tail_line(line: str) -> str:
+    shown = _COLOURS.sub("", line.rstrip("\r\n"))
+    shown = shown.rpartition("\r")[2]  # of a progress bar, its last state
+    if len(shown) > LONGEST_LINE:
+        shown = f"{shown[:LONGEST_LINE]}... ({len(shown) - LONGEST_LINE} more characters)"
+    return visible(shown)
+
+
+def _undead(pids: Sequence[int]) -> str:
+    return f"processes that would not die: {' '.join(str(pid) for pid in pids)}"
+
+
+def _hosts(count: int) -> str:
+    return f"{count} host{'s' if count != 1 else ''}"
