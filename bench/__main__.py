@@ -1,0 +1,13 @@
+"""Runs every comparison: `make bench`. BENCH_ROUNDS=3 makes it short."""
+
+from bench import cli_import, run_true
+
+
+def main() -> None:
+    for module in (cli_import, run_true):
+        for comparison in module.run():
+            print(comparison, flush=True)
+
+
+if __name__ == "__main__":
+    main()
