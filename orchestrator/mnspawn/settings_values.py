@@ -67,11 +67,12 @@ def path(found: object, context: Context) -> Path:
 
 
 def _whole(found: object, lowest: int, highest: int, expected: str) -> int:
+    number = found
     if isinstance(found, str) and re.fullmatch(r"\s*[0-9]{1,18}\s*", found, re.ASCII):
-        found = int(found)
-    if isinstance(found, bool) or not isinstance(found, int) or not lowest <= found <= highest:
+        number = int(found)
+    if isinstance(number, bool) or not isinstance(number, int) or not lowest <= number <= highest:
         raise _bad(expected, found)
-    return found
+    return number
 
 
 def count(found: object, context: Context) -> int:
