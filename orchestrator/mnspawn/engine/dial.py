@@ -1,30 +1,78 @@
-"""Connects to every host at once, within a bound that minds sshd's MaxStartups. (First cut: the window only.)"""
+"""Connects to every host at once, within bounds that mind sshd's MaxStartups; tries again what is transient."""
 
 import asyncio
+import random
+from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 
-from ..errors import HostError
+from ..core.backoff import Backoff
+from ..errors import ConnectTimeout, HostError
 from ..transport.base import Connection, Target, Transport
 
-WINDOW = 64
+WINDOW = 128  # hosts in all: one handshake costs about 3 ms of CPU here, and a file descriptor
+PER_SERVER = 8  # sshd starts to drop connections over ten that are not yet let in (MaxStartups 10:30:100)
 
 
 async def dial(
     transports: Sequence[Transport], targets: Sequence[Target], *, connect_timeout: float
 ) -> AsyncIterator[tuple[int, Connection | HostError]]:
-    """(index, connection or error) of every target, as each one answers."""
-    queue: asyncio.Queue[tuple[int, Connection | HostError]] = asyncio.Queue()
+    """(index, connection or error) of every target, as each one answers.
+
+    A host's `connect_timeout` starts when its turn comes and holds for all tries together. Connections that nobody
+    took are closed when the iteration is given up.
+    """
+    answers: asyncio.Queue[tuple[int, Connection | HostError]] = asyncio.Queue()
     window = asyncio.Semaphore(WINDOW)
+    servers: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(PER_SERVER))
 
     async def one(index: int) -> None:
-        async with window:
-            try:
-                await queue.put((index, await transports[index].connect(targets[index])))
-            except HostError as exc:
-                await queue.put((index, exc))
+        transport, target = transports[index], targets[index]
+        try:
+            server = servers[transport.endpoint(target)]
+            async with window:
+                connection = await _persist(transport, target, server, connect_timeout)
+        except HostError as exc:
+            answers.put_nowait((index, exc))
+        else:
+            answers.put_nowait((index, connection))
 
-    async with asyncio.TaskGroup() as group:
-        for index in range(len(targets)):
-            group.create_task(one(index))
-        for _ in targets:
-            yield await queue.get()
+    try:
+        async with asyncio.TaskGroup() as group:
+            for index in range(len(targets)):
+                group.create_task(one(index), name=f"dial {targets[index].name}")
+            for _ in targets:
+                yield await answers.get()
+    finally:
+        while not answers.empty():
+            _, answer = answers.get_nowait()
+            if not isinstance(answer, HostError):
+                await answer.close()
+
+
+async def _persist(
+    transport: Transport, target: Target, server: asyncio.Semaphore, connect_timeout: float
+) -> Connection:
+    """Connect, again and again while the reason is transient and time is left."""
+    now = asyncio.get_running_loop().time
+    refusal: HostError | None = None
+    backoff: Backoff | None = None
+    while True:
+        async with server:
+            if backoff is None:
+                deadline = now() + connect_timeout
+                backoff = Backoff(deadline)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return await transport.connect(target)
+            except TimeoutError:
+                raise refusal or ConnectTimeout(
+                    f"no connection within {connect_timeout:g} s", host=target.name
+                ) from None
+            except HostError as exc:
+                if not exc.is_transient:
+                    raise
+                refusal = exc
+        pause = backoff.next_pause(now(), random.random())
+        if pause is None:
+            raise refusal
+        await asyncio.sleep(pause)

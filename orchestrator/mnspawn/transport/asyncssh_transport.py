@@ -146,6 +146,9 @@ class AsyncsshTransport:
     def __init__(self, options: SshOptions) -> None:
         self._options = options
 
+    def endpoint(self, target: Target) -> str:
+        return f"{target.address or target.name}:{target.port}"
+
     async def connect(self, target: Target) -> _Connection:
         settings: dict[str, Any] = {}
         if target.user is not None:

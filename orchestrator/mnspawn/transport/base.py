@@ -37,7 +37,10 @@ class SshOptions:
 
 
 class RemoteProcess(Protocol):
-    """One command on one host, seen as byte streams and an exit status."""
+    """One command on one host, seen as byte streams and an exit status.
+
+    Its stdout and stderr share one window: who reads one must read the other too, or both come to a stand.
+    """
 
     async def read(self) -> bytes:
         """The next bytes of its stdout; b"" at the end of output or when the link is lost."""
@@ -82,6 +85,16 @@ class Connection(Protocol):
 
 class Transport(Protocol):
     """A way to reach hosts; one object serves a whole run and reads keys and known_hosts once."""
+
+    def endpoint(self, target: Target) -> str:
+        """Which server will hold the connection while it is not let in yet.
+
+        Targets with the same answer share that server's patience with such connections (MaxStartups).
+
+        Raises:
+            HostError: the target's settings can't be used.
+        """
+        ...
 
     async def connect(self, target: Target) -> Connection:
         """Connect, check the host's key, authenticate; within `SshOptions.connect_timeout`.

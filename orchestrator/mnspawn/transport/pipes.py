@@ -71,6 +71,7 @@ class PipedProcess:
         self._unwritten = bytearray()
         self._eof_asked = False
         self._held = False
+        self._pidfd: int | None = None
         self._reading = {1: False, 2: False}
         self.resume_reading()
         self._watch()
@@ -169,19 +170,24 @@ class PipedProcess:
         assert stream is not None
         stream.close()
 
+    def abandon(self) -> None:
+        """Watch no longer for its end; the owner hears nothing more."""
+        if self._pidfd is not None:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+
     def _watch(self) -> None:
         try:
-            pidfd = os.pidfd_open(self.pid)
+            self._pidfd = os.pidfd_open(self.pid)
         except (AttributeError, OSError):  # macOS, an old kernel
             threading.Thread(target=self._wait_in_thread, name=f"wait {self.pid}", daemon=True).start()
-            return
+        else:
+            self._loop.add_reader(self._pidfd, self._on_end)
 
-        def on_end() -> None:
-            self._loop.remove_reader(pidfd)
-            os.close(pidfd)
-            self._owner.ended(self._popen.wait())
-
-        self._loop.add_reader(pidfd, on_end)
+    def _on_end(self) -> None:
+        self.abandon()
+        self._owner.ended(self._popen.wait())
 
     def _wait_in_thread(self) -> None:
         code = self._popen.wait()

@@ -1,0 +1,104 @@
+"""A RemoteProcess that is a child process of ours, as the local and the openssh transport have it."""
+
+import asyncio
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mnspawn.transport.inbox import Inbox
+from mnspawn.transport.pipes import PipedProcess
+
+
+class ChildProcess:
+    """Runs `argv`; ends, as under sshd, when it is reaped and nothing holds its output.
+
+    Raises:
+        OSError: no process can be made.
+    """
+
+    def __init__(self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+        self._stdout = Inbox(self._hold, self._release)
+        self._stderr = Inbox(self._hold, self._release)
+        self._full = 0
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._done = asyncio.Event()
+        self._code: int | None = None
+        self._is_closed = False
+        self._piped = PipedProcess(self, argv, cwd=cwd, env=env)
+
+    # -- what the pipes say
+    def output(self, number: int, chunk: bytes) -> None:
+        inbox = self._stdout if number == 1 else self._stderr
+        if chunk:
+            inbox.put(chunk)
+        else:
+            inbox.end()
+            self._finish()
+
+    def hold_input(self, held: bool) -> None:
+        if held:
+            self._writable.clear()
+        else:
+            self._writable.set()
+
+    def ended(self, code: int) -> None:
+        self._code = code
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._code is not None and (self._is_closed or not self._piped.open_outputs):
+            self._writable.set()
+            self._done.set()
+
+    # -- what the engine says
+    async def read(self) -> bytes:
+        return await self._stdout.get()
+
+    async def read_diagnostics(self) -> bytes:
+        return await self._stderr.get()
+
+    async def write(self, chunk: bytes) -> None:
+        self._piped.write(chunk)
+        await self._writable.wait()
+
+    async def write_eof(self) -> None:
+        self._piped.write_eof()
+
+    async def wait(self) -> int | None:
+        await self._done.wait()
+        return None if self._code is None else status_of(self._code)
+
+    async def close(self) -> None:
+        """Close its pipes; it is not killed."""
+        self._is_closed = True
+        self._piped.close()
+        self._stdout.discard()
+        self._stderr.discard()
+        self._writable.set()
+        self._done.set()
+
+    def kill(self, signum: int = signal.SIGKILL) -> None:
+        self._piped.kill(signum)
+
+    def abandon(self) -> None:
+        """Watch no longer when it ends."""
+        self._piped.abandon()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._code is not None
+
+    def _hold(self) -> None:
+        self._full += 1
+        self._piped.pause_reading()
+
+    def _release(self) -> None:
+        self._full -= 1
+        if not self._full:
+            self._piped.resume_reading()
+
+
+def status_of(code: int) -> int:
+    """The status that a shell would give for Popen's return code."""
+    return code if code >= 0 else 128 - code
