@@ -43,7 +43,7 @@ def test_modules_say_their_job_in_their_first_line() -> None:
         docstring = ast.get_docstring(tree(path)) or ""
         is_empty = not path.read_text(encoding="utf-8").strip()
         first = docstring.partition("\n")[0]
-        if not (first.endswith(".") or (is_empty and path.name == "__init__.py")):
+        if not (first.endswith((".", ".)")) or (is_empty and path.name == "__init__.py")):
             found.append(f"{shown(path)}: {first!r}")
     assert found == []
 

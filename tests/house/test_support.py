@@ -1,6 +1,7 @@
 """The virtual hosts are what tests take them for."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.support import Cluster, Controller, LocalSshd
 
@@ -83,6 +84,22 @@ def test_hosts_can_be_made_difficult(make_cluster: Callable[..., Cluster]) -> No
     host.configure_sshd("PermitRootLogin no")
     assert cluster.run(*ssh(cluster, "h1", "true")).status == 255
     assert cluster.run(*ssh(cluster, "ann@h1", "id -un")).check().stdout == "ann\n"
+
+
+def test_hosts_share_a_folder_when_asked_and_see_others_read_only(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    shared, seen = tmp_path / "shared", tmp_path / "seen"
+    shared.mkdir()
+    seen.mkdir()
+    cluster = make_cluster(2, share=shared, see=[seen])
+    cluster["h1"].run("touch", str(shared / "x")).check()
+    assert cluster["h2"].run("ls", str(shared)).check().stdout == "x\n"
+    assert "Read-only file system" in cluster["h1"].run("touch", str(seen / "x")).stderr
+
+
+def test_commands_inside_a_host_start_in_its_root(cluster: Cluster) -> None:
+    assert cluster["h1"].run("/bin/pwd").check().stdout == "/\n"
 
 
 def test_clusters_side_by_side_do_not_see_each_other(make_cluster: Callable[..., Cluster]) -> None:

@@ -13,12 +13,6 @@ mkdir mnt/upper mnt/work
 mount -t overlay -o lowerdir=/usr,upperdir=mnt/upper,workdir=mnt/work overlay usr
 umount --lazy mnt
 
-while read -r access path; do
-    if [ -d "$path" ]; then mkdir -p ".$path"; else mkdir -p ".${path%/*}" && : >".$path"; fi
-    mount --bind "$path" ".$path"
-    [ "$access" = rw ] || mount -o remount,bind,ro ".$path"
-done
-
 mount -t proc proc proc
 mount -t sysfs -o ro sysfs sys
 mount -t tmpfs -o mode=755 tmpfs run
@@ -39,6 +33,13 @@ ln -s /proc/self/fd dev/fd
 ln -s /proc/self/fd/0 dev/stdin
 ln -s /proc/self/fd/1 dev/stdout
 ln -s /proc/self/fd/2 dev/stderr
+
+# what else of this machine the host sees, may it lie below /tmp
+while read -r access path; do
+    if [ -d "$path" ]; then mkdir -p ".$path"; else mkdir -p ".${path%/*}" && : >".$path"; fi
+    mount --bind "$path" ".$path"
+    [ "$access" = rw ] || mount -o remount,bind,ro ".$path"
+done
 
 hostname "$NAME"
 ip link set lo up
