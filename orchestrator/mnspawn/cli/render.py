@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
-from mnspawn.cli.words import error_lines, summary, visible
+from mnspawn.cli.words import counted, error_lines, summary, visible
 from mnspawn.errors import MnspawnError
 from mnspawn.report import RunReport
 
@@ -51,10 +51,8 @@ def print_plan(plan: Mapping[str, Any], as_json: bool) -> None:
 def plan_lines(plan: Mapping[str, Any]) -> list[str]:
     """A launch plan for people: what all ranks of a host share stands once."""
     pods = plan["pods"]
-    ranks, hosts = plan["world_size"], len(pods)
-    lines = [
-        f"run {plan['run']}: {ranks} ranks on {hosts} hosts, rendezvous at {plan['rendezvous']}; nothing was started"
-    ]
+    size = f"{counted(plan['world_size'], 'rank')} on {counted(len(pods), 'host')}"
+    lines = [f"run {plan['run']}: {size}, rendezvous at {plan['rendezvous']}; nothing was started"]
     for pod in pods:
         interface = f", interface {pod['interface']}" if pod.get("interface") else ""
         lines += ["", visible(f"host {pod['host']}: node rank {pod['node_rank']}, address {pod['address']}{interface}")]

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import logging
 import os
 from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from mnspawn import settings as declared
 from mnspawn.api import Listener, RunRequest
 from mnspawn.cli import render
 from mnspawn.cli.app import COMMANDS
-from mnspawn.cli.words import EventWording
+from mnspawn.cli.words import EventWording, visible
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.logs.journal import EventsSink
 from mnspawn.logs.sinks import ConsoleSink, OutputMode
@@ -115,6 +116,20 @@ def _help(option: Option) -> str:
         ",".join(default) if isinstance(default, tuple) else f"{default:g}" if isinstance(default, float) else default
     )
     return f"{text} Default: {shown}."
+
+
+def _log_to(console: ConsoleSink, verbosity: int) -> None:
+    """Logging is for operators: errors always, everything of ours from -vv on, of libraries from -vvv on."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            console.note("\n".join(visible(line) for line in self.format(record).splitlines()))
+
+    handler = Handler()
+    handler.setFormatter(logging.Formatter("mnspawn: %(name)s: %(message)s"))
+    logging.root.addHandler(handler)
+    logging.root.setLevel(logging.ERROR if verbosity < 3 else logging.DEBUG)
+    logging.getLogger("mnspawn").setLevel(logging.DEBUG if verbosity >= 2 else logging.WARNING)
 
 
 def _unmarked(text: str) -> str:
@@ -238,4 +253,5 @@ def listeners_of(settings: Settings, host_count: int) -> list[Listener]:
     wording = EventWording(host_count, settings.verbose)
     console = ConsoleSink(mode, ranks=ranks, wording=wording, stdout=stdout)
     console.show_live(wording.connecting())
+    _log_to(console, settings.verbose)
     return [console] if events is None else [console, events]

@@ -63,6 +63,11 @@ def ranks_of(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {fold_ranks(ranks)}"
 
 
+def counted(count: int, noun: str) -> str:
+    """1 host, 2 hosts."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """0.03 s, 12.3 s, 5 min 02 s, 3 h 05 min."""
     if seconds < 60:
@@ -149,9 +154,9 @@ class EventWording:
     def connecting(self) -> str:
         """The live line while hosts are connected and prepared."""
         if self._connected == self._host_count:
-            return f"mnspawn: preparing {_hosts(self._host_count)}"
+            return f"mnspawn: preparing {counted(self._host_count, 'host')}"
         failed = f", {self._failed} failed" if self._failed else ""
-        return f"mnspawn: connecting: {self._connected} of {_hosts(self._host_count)}{failed}"
+        return f"mnspawn: connecting: {self._connected} of {counted(self._host_count, 'host')}{failed}"
 
     def line(self, event: Event) -> str | None:
         """One line about an event, if it deserves one at this verbosity."""
@@ -185,16 +190,17 @@ class EventWording:
 def _step(event: Event) -> str | None:
     match event:
         case HostConnected(host=host, facts=facts, cached=cached):
-            python = facts.get("python_version", "?")
-            devices = facts.get("devices") or ()
-            count = len(devices) if isinstance(devices, list | tuple) else devices
+            python = ".".join(str(part) for part in facts.get("python_version", "?"))
+            devices = len(facts.get("devices") or ())
             agent = "cached" if cached else "sent"
-            return f"{host}: connected: Python {python}, {facts.get('cpus', '?')} CPUs, {count} devices, agent {agent}"
+            return (
+                f"{host}: connected: Python {python}, {facts.get('cpus', '?')} CPUs, {devices} devices, agent {agent}"
+            )
         case HostFailed(host=host, message=message):
             return f"{host}: {message}"
         case RunStarting(run=run, world_size=world_size):
-            return f"run {run}: starting {world_size} rank{'s' if world_size > 1 else ''}"
-        case TrainerExited(host=host, rank=rank, code=code, seconds=seconds) if code:
+            return f"run {run}: starting {counted(world_size, 'rank')}"
+        case TrainerExited(host=host, rank=rank, code=code, seconds=seconds, stopped=False) if code:
             return f"{host}: rank {rank}: {cause(code)} after {duration(seconds)}"
         case HostStopped(host=host, swept=swept) if swept:
             return f"{host}: ended {swept} processes that had left their trainer's group"
@@ -207,8 +213,8 @@ def _trainer_step(event: Event) -> str | None:
     match event:
         case TrainerStarted(host=host, rank=rank, pid=pid):
             return f"{host}: rank {rank}: started, pid {pid}"
-        case TrainerExited(host=host, rank=rank, code=code, seconds=seconds):
-            return f"{host}: rank {rank}: {cause(code)} after {duration(seconds)}"
+        case TrainerExited(host=host, rank=rank, code=code, seconds=seconds, stopped=stopped):
+            return f"{host}: rank {rank}: {'stopped: ' if stopped else ''}{cause(code)} after {duration(seconds)}"
     return None
 
 
@@ -286,7 +292,3 @@ def _tail_line(line: str) -> str:
 
 def _undead(pids: Sequence[int]) -> str:
     return f"processes that would not die: {' '.join(str(pid) for pid in pids)}"
-
-
-def _hosts(count: int) -> str:
-    return f"{count} host{'s' if count != 1 else ''}"

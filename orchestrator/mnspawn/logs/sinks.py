@@ -141,6 +141,10 @@ class ConsoleSink:
         """On a terminal, what the live line says until something else is to be said."""
         self._err.show_live(self._fds[Stream.STDERR], OURS, text)
 
+    def note(self, line: str) -> None:
+        """A line on stderr from any thread: what operators log. It may break into a line that stands open."""
+        self._err.writer.put(self._fds[Stream.STDERR], line.encode("utf-8", "backslashreplace") + b"\n")
+
     async def aclose(self) -> None:
         """Show the tails that were never ended, take the live line away, and wait until all is written."""
         self._flush({rank for rank, _ in self._sources})
@@ -205,5 +209,4 @@ class ConsoleSink:
     def _on_failure(self, fd: int, exc: OSError) -> None:
         """A disk is full, or the like: say so where that can still be read. Called from a writing thread."""
         if fd != self._fds[Stream.STDERR]:
-            text = f"mnspawn: standard output: {exc.strerror}: output from here on is not written there\n"
-            self._err.writer.put(self._fds[Stream.STDERR], text.encode())
+            self.note(f"mnspawn: standard output: {exc.strerror}: output from here on is not written there")

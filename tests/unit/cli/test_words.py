@@ -185,7 +185,7 @@ def test_durations(seconds: float, text: str) -> None:
 
 
 def connected(host: str) -> HostConnected:
-    return HostConnected(0.0, host, {"python_version": "3.11.2", "cpus": 8, "devices": [0, 1]}, cached=True)
+    return HostConnected(0.0, host, {"python_version": [3, 11, 2], "cpus": 8, "devices": [0, 1]}, cached=True)
 
 
 def test_the_live_line_counts_hosts_until_trainers_start() -> None:
