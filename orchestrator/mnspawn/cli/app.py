@@ -9,7 +9,7 @@ from typing import Any
 
 from mnspawn.cli import argv as command_line
 from mnspawn.errors import UsageError
-from mnspawn.settings import OPTIONS
+from mnspawn.settings import OPTIONS, resolve
 
 PROGRAM = "mnspawn"
 COMPLETION = "_MNSPAWN_COMPLETE"  # in the environment when a shell asks what could come next
@@ -27,10 +27,9 @@ COMMANDS: Mapping[str, Command] = {
     "inventory": Command("mnspawn.cli.inventory", "Show, check, convert and edit lists of hosts."),
 }
 
+OF_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
 GENERAL = ("--help", "-h", "--version", "--install-completion", "--show-completion")
-TAKES_VALUE: Mapping[str, bool] = {
-    flag: not option.is_flag for option in OPTIONS for flag in option.flags
-} | dict.fromkeys(GENERAL, False)
+TAKES_VALUE = {flag: not option.is_flag for flag, option in OF_FLAG.items()} | dict.fromkeys(GENERAL, False)
 
 
 def take_apart(words: Sequence[str]) -> command_line.CommandLine:
@@ -59,13 +58,16 @@ def start(words: Sequence[str]) -> int:
 
         print_out(f"mnspawn {__version__}\n")
         return 0
-    if line.command == "run":
-        from mnspawn.cli.run import build
+    if line.command != "run":
+        command = load(line.command)
+        return call(command, f"{PROGRAM} {line.command}", arrange(command, line.options, line.words))
+    if not {"--help", "-h"}.isdisjoint(line.options):
+        from mnspawn.cli.options import build
 
-        # SCRIPT stands for the words, which reach the command as they are, past typer
-        return call(build(), f"{PROGRAM} [run]", [*line.options, "--", "SCRIPT"], line.words)
-    command = load(line.command)
-    return call(command, f"{PROGRAM} {line.command}", arrange(command, line.options, line.words))
+        return call(build(), f"{PROGRAM} [run]", ["--help"])
+    from mnspawn.cli.run import perform
+
+    return perform(resolve(command_line.read(line.options, OF_FLAG), os.environ), line.words)
 
 
 def load(name: str) -> Any:
@@ -75,8 +77,8 @@ def load(name: str) -> Any:
     return typer.main.get_command(importlib.import_module(COMMANDS[name].module).app)
 
 
-def call(command: Any, name: str, words: Sequence[str], program: Sequence[str] = ()) -> int:
-    """Let typer read a command's own words and call it; `program` reaches it untouched as the context's `obj`.
+def call(command: Any, name: str, words: Sequence[str]) -> int:
+    """Let typer read a command's own words and call it.
 
     Raises:
         UsageError: typer didn't understand the words; and whatever the command raises.
@@ -84,7 +86,7 @@ def call(command: Any, name: str, words: Sequence[str], program: Sequence[str] =
     import typer
 
     try:
-        status = command.main(args=list(words), prog_name=name, standalone_mode=False, obj=tuple(program))
+        status = command.main(args=list(words), prog_name=name, standalone_mode=False)
     except typer.TyperException as exc:
         context = getattr(exc, "ctx", None)
         hint = f"{context.command_path if context else name} --help".replace("[run] ", "")

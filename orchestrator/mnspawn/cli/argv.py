@@ -6,6 +6,7 @@ The program's words are never looked at. What takes a value and what doesn't is 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from mnspawn.errors import UsageError
 
@@ -26,6 +27,19 @@ FOREIGN = {
     "--machinefile": "did you mean --hostfile?",
     "--devices": "did you mean --nproc-per-node? devices are a matter of the inventory",
 }
+
+
+class Option(Protocol):
+    """What must be known of an option."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_flag(self) -> bool: ...
+
+    @property
+    def is_repeatable(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +124,26 @@ def take_option(argv: Sequence[str], position: int, takes_value: Mapping[str, bo
             taken.append(attached or _value_of(name, following))
             return taken, 1 if attached else 2
     return taken, 1
+
+
+def read(options: Sequence[str], option_of: Mapping[str, Option]) -> dict[str, object]:
+    """The values of options that `split` has taken, by name: as settings.resolve takes them."""
+    arguments: dict[str, object] = {}
+    tokens = iter(options)
+    for token in tokens:
+        flag, equals, value = token.partition("=")
+        option = option_of[flag]
+        if option.is_flag:
+            count = arguments.get(option.name, 0)
+            arguments[option.name] = count + 1 if option.is_repeatable and isinstance(count, int) else True
+            continue
+        value = value if equals else next(tokens)
+        if option.is_repeatable:
+            earlier = arguments.get(option.name, ())
+            arguments[option.name] = (*earlier, value) if isinstance(earlier, tuple) else (value,)
+        else:
+            arguments[option.name] = value
+    return arguments
 
 
 def _value_of(name: str, following: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ class Tree(typer.core.TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name == "run":
-            from mnspawn.cli.run import build
+            from mnspawn.cli.options import build
 
             return build()
         return tree.load(cmd_name) if cmd_name in tree.COMMANDS else None

@@ -91,11 +91,12 @@ def _print_version() -> int:
 
 def _open_standard_streams() -> None:
     """Fill closed ones of 0, 1, 2 (`mnspawn ... >&-`): else the next socket would get that number, and our output."""
-    for fd in (0, 1, 2):
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+            setattr(sys, name, os.fdopen(fd, "w" if fd else "r", closefd=False))
 
 
 if __name__ == "__main__":

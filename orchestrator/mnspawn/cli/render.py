@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
 from mnspawn.cli.words import counted, error_lines, summary, visible
-from mnspawn.errors import MnspawnError
+from mnspawn.errors import MnspawnError, UsageError
 from mnspawn.report import RunReport
 
 LONGEST_VALUE = 300  # of a variable or an argument in --dry-run's text, in characters; --json has them whole
@@ -101,8 +101,8 @@ def _write(stream: TextIO, text: str) -> None:
         stream.buffer.write(text.encode("utf-8", "backslashreplace"))
         stream.buffer.flush()
     except OSError as exc:
-        if exc.errno not in (errno.EPIPE, errno.EIO):
-            raise
+        if stream is sys.stdout and exc.errno not in (errno.EPIPE, errno.EIO):
+            raise UsageError(f"can't be written: {exc.strerror}", place="standard output") from exc
         # The reader has what it wanted (`| head -1`) or the terminal is gone. Nothing more goes there, and what Python
         # still holds for it shall not fail at its exit.
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -1,144 +1,26 @@
-"""`mnspawn [run]`: from a command line to a run, its console, and its exit status."""
+"""`mnspawn [run]`: from settings to a run, its console, and its exit status. Without typer: a run starts sooner so."""
 
 import asyncio
-import inspect
 import logging
 import os
 from collections.abc import Awaitable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from mnspawn import api
-from mnspawn import settings as declared
 from mnspawn.api import Listener, RunRequest
 from mnspawn.cli import render
-from mnspawn.cli.app import COMMANDS
 from mnspawn.cli.words import EventWording, visible
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.logs.journal import EventsSink
 from mnspawn.logs.sinks import ConsoleSink, OutputMode
 from mnspawn.plan import Program
-from mnspawn.settings import Option, Settings
+from mnspawn.settings import Settings
 from mnspawn.transport.base import SshOptions
 
 if TYPE_CHECKING:
     from mnspawn_inventory import Host, InventoryError
 
 T = TypeVar("T")
-
-HELP = """Start one distributed program on many SSH hosts.
-
-Everything behind SCRIPT belongs to it, whatever it looks like. Every rank finds in its environment what it needs to \
-meet the others (RANK, WORLD_SIZE, MASTER_ADDR, ...: for torch, Paddle and JAX). Output comes back line by line. The \
-first rank that fails stops all, and its exit status is ours.
-"""
-
-SCRIPT = "What every rank runs; with -m a module, with --no-python any command."
-ARGS = "Its arguments, byte for byte."
-
-EXAMPLES = """Examples:
-  mnspawn --sandbox 2 --nproc-per-node 2 train.py   try it on this machine
-  mnspawn --hosts gpu-01,gpu-02 train.py --lr 0.1   a trainer per accelerator
-  mnspawn --hostfile hosts -m package.train         a module
-  mnspawn -H a:4,b:2 --dry-run train.py             look first"""
-
-MORE = """Every option can also be given as MNSPAWN_<OPTION> in the environment and
-in ~/.config/mnspawn/settings.toml (MNSPAWN_SETTINGS names another file).
-Arguments win over the environment, and that over the file.
-
-Ctrl-C once stops all ranks, twice kills them, three times leaves at once.
-
-Exit status: that of the rank that failed first (128 + signal if one killed
-it); else 0, 2 usage, 3 a host could not be used, 4 a host refused the plan,
-5 a host was lost, 124 --timeout, 129, 130, 143 HUP, INT, TERM, 70 our bug."""
-
-
-def build() -> Any:
-    """The command as typer builds it from the table of settings."""
-    application = typer.Typer(add_completion=False)
-    application.command(
-        name="run",
-        help=_unmarked(HELP),
-        epilog=epilog(),
-        context_settings={"help_option_names": ["--help", "-h"], "allow_interspersed_args": False},
-    )(_command())
-    return typer.main.get_command(application)
-
-
-def epilog() -> str:
-    """What stands below the options in --help; \\b keeps typer from filling the lines."""
-    others = "\n".join(f"  mnspawn {name:<12} {command.help}" for name, command in COMMANDS.items())
-    commands = f"Other commands (mnspawn COMMAND --help):\n{others}"
-    return "\n\n".join(f"\b\n{part}" for part in (_unmarked(EXAMPLES), commands, *MORE.split("\n\n")))
-
-
-def _command() -> Any:
-    def run(ctx: typer.Context, **given: Any) -> int:
-        del given["script"], given["args"], given["version"]  # there for --help and completion
-        arguments = {name: value for name, value in given.items() if value is not None and value is not False}
-        if not arguments["verbose"]:
-            del arguments["verbose"]
-        return perform(declared.resolve(arguments, os.environ), ctx.obj or ())
-
-    parameters = [inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
-    parameters += [_parameter(option) for option in declared.OPTIONS]
-    parameters += [
-        _keyword(
-            "version", Annotated[bool, typer.Option("--version", help="Show the version and leave.", metavar="")], False
-        ),
-        _keyword("script", Annotated[Path, typer.Argument(metavar="SCRIPT", help=SCRIPT)], inspect.Parameter.empty),
-        _keyword(
-            "args", Annotated[list[str] | None, typer.Argument(metavar="ARGS", help=ARGS, show_default=False)], None
-        ),
-    ]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return run
-
-
-def _parameter(option: Option) -> inspect.Parameter:
-    said: dict[str, Any] = {"help": _help(option), "rich_help_panel": option.panel, "metavar": option.metavar}
-    said["show_default"] = False
-    if option.is_flag and option.is_repeatable:
-        return _keyword(option.name, Annotated[int, typer.Option(*option.flags, count=True, **said)], 0)
-    if option.is_flag:
-        return _keyword(option.name, Annotated[bool, typer.Option(*option.flags, **said)], False)
-    annotation: Any = list[str] | None if option.is_repeatable else str | None
-    return _keyword(option.name, Annotated[annotation, typer.Option(*option.flags, **said)], None)
-
-
-def _help(option: Option) -> str:
-    default, text = option.default, _unmarked(option.help)
-    if option.is_flag or default is None or default == ():
-        return text
-    shown = (
-        ",".join(default) if isinstance(default, tuple) else f"{default:g}" if isinstance(default, float) else default
-    )
-    return f"{text} Default: {shown}."
-
-
-def _log_to(console: ConsoleSink, verbosity: int) -> None:
-    """Logging is for operators: errors always, everything of ours from -vv on, of libraries from -vvv on."""
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            console.note("\n".join(visible(line) for line in self.format(record).splitlines()))
-
-    handler = Handler()
-    handler.setFormatter(logging.Formatter("mnspawn: %(name)s: %(message)s"))
-    logging.root.addHandler(handler)
-    logging.root.setLevel(logging.ERROR if verbosity < 3 else logging.DEBUG)
-    logging.getLogger("mnspawn").setLevel(logging.DEBUG if verbosity >= 2 else logging.WARNING)
-
-
-def _unmarked(text: str) -> str:
-    """Square brackets would be read as markup."""
-    return text.replace("[", "\\[")
-
-
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def perform(settings: Settings, words: Sequence[str]) -> int:
@@ -255,3 +137,17 @@ def listeners_of(settings: Settings, host_count: int) -> list[Listener]:
     console.show_live(wording.connecting())
     _log_to(console, settings.verbose)
     return [console] if events is None else [console, events]
+
+
+def _log_to(console: ConsoleSink, verbosity: int) -> None:
+    """Logging is for operators: errors always, everything of ours from -vv on, of libraries from -vvv on."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            console.note("\n".join(visible(line) for line in self.format(record).splitlines()))
+
+    handler = Handler()
+    handler.setFormatter(logging.Formatter("mnspawn: %(name)s: %(message)s"))
+    logging.root.addHandler(handler)
+    logging.root.setLevel(logging.ERROR if verbosity < 3 else logging.DEBUG)
+    logging.getLogger("mnspawn").setLevel(logging.DEBUG if verbosity >= 2 else logging.WARNING)

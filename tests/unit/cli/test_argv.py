@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnspawn.cli.argv import split
+from mnspawn.cli.argv import read, split
 from mnspawn.errors import UsageError
+from mnspawn.settings import OPTIONS
 
 TABLE = {
     "--hosts": True,
@@ -20,6 +21,7 @@ TABLE = {
     "--module": False,
     "-m": False,
     "--dry-run": False,
+    "--json": False,
     "--ssh-config": True,
     "--help": False,
 }
@@ -87,6 +89,12 @@ def test_run_is_the_default_and_its_name_counts_once() -> None:
 
 def test_options_may_stand_before_a_commands_name() -> None:
     assert parts("--ssh-config", "hosts", "hosts", "check") == ("hosts", ["--ssh-config=hosts"], ["check"])
+
+
+def test_taken_options_are_read_by_name() -> None:
+    option_of = {flag: option for option in OPTIONS for flag in option.flags}
+    taken = parts("-vv", "-x", "A=-v", "--env", "B=x=y", "-H", "a", "--hosts", "b=c", "--json", "x.py")[1]
+    assert read(taken, option_of) == {"verbose": 2, "env": ("A=-v", "B=x=y"), "hosts": "b=c", "json": True}
 
 
 def test_a_lone_dash_is_a_word() -> None:

@@ -12,7 +12,8 @@ import pytest
 from mnspawn import api, settings
 from mnspawn.api import Listener, RunRequest
 from mnspawn.cli import app, main
-from mnspawn.cli.run import build, hosts_of, program_of, request_of
+from mnspawn.cli.options import build
+from mnspawn.cli.run import hosts_of, program_of, request_of
 from mnspawn.errors import UsageError
 from mnspawn.events import Notice, RunStarting, Stream, TrainerOutput
 from mnspawn.plan import Program
