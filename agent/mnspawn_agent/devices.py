@@ -22,7 +22,7 @@ def find() -> Dict[str, Any]:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         return {"kind": "cpu", "devices": [], "problem": "NVML: %s" % error}
-    devices = []  # type: List[Dict[str, Any]]
+    devices: List[Dict[str, Any]] = []
     problem = ""
     try:
         for index in range(pynvml.nvmlDeviceGetCount()):

@@ -98,10 +98,14 @@ def interfaces() -> List[List[str]]:
                 name = item.name.decode("utf-8", "replace")
                 if item.address.contents.family == socket.AF_INET:
                     four.append([name, socket.inet_ntop(socket.AF_INET, raw[2:6])])
-                elif item.address.contents.family == socket.AF_INET6:
-                    if struct.unpack(">H", raw[6:8])[0] & 0xFFC0 != 0xFE80:
-                        six.append([name, socket.inet_ntop(socket.AF_INET6, raw[6:22])])
+                elif item.address.contents.family == socket.AF_INET6 and not _is_link_local(raw[6:22]):
+                    six.append([name, socket.inet_ntop(socket.AF_INET6, raw[6:22])])
             entry = item.next
     finally:
         libc.freeifaddrs(first)
     return four + six
+
+
+def _is_link_local(address: bytes) -> bool:
+    """fe80::/10: means nothing without the name of an interface."""
+    return bool(struct.unpack(">H", address[:2])[0] & 0xFFC0 == 0xFE80)

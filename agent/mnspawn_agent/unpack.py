@@ -1,17 +1,20 @@
 """Stage 2, the archive's first file: puts the agent where its byte code is kept, then runs it. Run by the stub.
 
-The stub leaves `archive` (the archive's bytes, verified), `digest`, `places` (where archives may be kept, best first),
-`found` (the place it was read from, "" when it came over the link) and `arguments`.
+The stub calls `settle` with the archive's records, the archive itself (verified), the places where archives may be
+kept, best first, and the place it was read from ("" when it came over the link).
 """
 
 import os
 import shutil
 import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 KEEP_ARCHIVES = 4  # of other versions
 
 
-def read_records(content):  # type: ignore[no-untyped-def]
+def read_records(content: bytes) -> Iterator[Tuple[str, bytes]]:
     """(name, bytes) of every file in an archive: `name\\nlength\\n` and the bytes, one after the other."""
     position = 0
     while position < len(content):
@@ -22,7 +25,7 @@ def read_records(content):  # type: ignore[no-untyped-def]
         position = size_end + 1 + size
 
 
-def is_whole(folder, files):  # type: ignore[no-untyped-def]
+def is_whole(folder: str, files: Dict[str, bytes]) -> bool:
     """Every file is there with the archive's bytes."""
     try:
         for name, content in files.items():
@@ -34,7 +37,7 @@ def is_whole(folder, files):  # type: ignore[no-untyped-def]
     return True
 
 
-def store(place, archive, files):  # type: ignore[no-untyped-def]
+def store(place: str, archive: bytes, files: Dict[str, bytes]) -> None:
     """Write archive and files under a temporary name, then rename. Raises OSError."""
     folder = os.path.dirname(place)
     parent = os.path.dirname(folder)
@@ -64,7 +67,7 @@ def store(place, archive, files):  # type: ignore[no-untyped-def]
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def prune(parent, keep):  # type: ignore[no-untyped-def]
+def prune(parent: str, keep: str) -> None:
     """Remove archives of other versions, the oldest first; an agent that runs has loaded what it needs."""
     others = []
     for name in os.listdir(parent):
@@ -75,15 +78,13 @@ def prune(parent, keep):  # type: ignore[no-untyped-def]
         shutil.rmtree(path, ignore_errors=True)
 
 
-class MemoryImporter(object):
+class MemoryImporter(MetaPathFinder, Loader):
     """Imports the agent from the archive in memory: slower, but needs no writable folder."""
 
-    def __init__(self, files):  # type: ignore[no-untyped-def]
+    def __init__(self, files: Dict[str, bytes]) -> None:
         self.files = files
 
-    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
-        from importlib.machinery import ModuleSpec
-
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
         stem = name.replace(".", "/")
         for candidate, is_package in ((stem + "/__init__.py", True), (stem + ".py", False)):
             if candidate in self.files:
@@ -92,15 +93,15 @@ class MemoryImporter(object):
                 return spec
         return None
 
-    def create_module(self, spec):  # type: ignore[no-untyped-def]
+    def create_module(self, spec: ModuleSpec) -> None:
         return None
 
-    def exec_module(self, module):  # type: ignore[no-untyped-def]
+    def exec_module(self, module: Any) -> None:
         candidate = module.__spec__.loader_state
         exec(compile(self.files[candidate], "<%s>" % candidate, "exec"), module.__dict__)
 
 
-def settle(content, archive, places, found):  # type: ignore[no-untyped-def]
+def settle(content: bytes, archive: bytes, places: List[str], found: str) -> None:
     """Make the agent importable, from disk where possible."""
     files = dict(read_records(content))
     for place in [found] if found else places:

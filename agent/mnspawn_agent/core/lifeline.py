@@ -11,11 +11,11 @@ class LifelineState(Enum):
 
 
 L = LifelineState
-MOVES = {
+MOVES: Dict[LifelineState, Dict[str, LifelineState]] = {
     L.HELD: {"lost": L.ORPHANED},
     L.ORPHANED: {"lost": L.ORPHANED, "back": L.HELD, "over": L.ABANDONED},
     L.ABANDONED: {"lost": L.ABANDONED, "back": L.ABANDONED},
-}  # type: Dict[LifelineState, Dict[str, LifelineState]]
+}
 
 
 class Lifeline:
@@ -24,7 +24,7 @@ class Lifeline:
     def __init__(self, orphan_grace: float) -> None:
         self.state = L.HELD
         self.orphan_grace = orphan_grace
-        self.deadline = None  # type: Optional[float]
+        self.deadline: Optional[float] = None
 
     def _move(self, fact: str) -> None:
         try:

@@ -1,7 +1,7 @@
 """One pod's life on its host: first failure stops all, stop in stages, sweep, proof. Does no I/O and keeps no clock."""
 
 from enum import Enum
-from typing import Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Union
 
 from .trainer import SendSignal, TrainerMachine
 
@@ -19,13 +19,13 @@ class PodState(Enum):
 
 
 P = PodState
-MOVES = {
+MOVES: Dict[PodState, Dict[str, PodState]] = {
     P.PREPARED: {"start": P.RUNNING, "stop": P.DONE},
     P.RUNNING: {"stop": P.STOPPING, "all_ended": P.SWEEPING},
     P.STOPPING: {"stop": P.STOPPING, "all_ended": P.SWEEPING},
     P.SWEEPING: {"stop": P.SWEEPING, "clean": P.DONE, "gave_up": P.DONE},
     P.DONE: {"stop": P.DONE},
-}  # type: Dict[PodState, Dict[str, PodState]]
+}
 
 
 class Sweep(NamedTuple):
@@ -66,12 +66,12 @@ class PodMachine:
         self.state = P.PREPARED
         self.trainers = {rank: TrainerMachine(rank) for rank in ranks}
         self._grace = grace
-        self._actions = []  # type: List[Action]
-        self._kill_at = None  # type: Optional[float]
-        self._give_up_at = None  # type: Optional[float]
-        self._scan_at = None  # type: Optional[float]
+        self._actions: List[Action] = []
+        self._kill_at: Optional[float] = None
+        self._give_up_at: Optional[float] = None
+        self._scan_at: Optional[float] = None
         self._scan_delay = SCAN_FIRST
-        self._swept = set()  # type: set[int]
+        self._swept: Set[int] = set()
 
     def _move(self, fact: str) -> None:
         try:

@@ -13,13 +13,13 @@ class TrainerState(Enum):
 
 
 S = TrainerState
-MOVES = {
+MOVES: Dict[TrainerState, Dict[str, TrainerState]] = {
     S.PENDING: {"spawned": S.RUNNING, "spawn_failed": S.NOT_STARTED, "stop": S.NOT_STARTED},
     S.RUNNING: {"exited": S.EXITED, "stop": S.STOPPING},
     S.STOPPING: {"exited": S.EXITED, "stop": S.STOPPING},
     S.EXITED: {"stop": S.EXITED},
     S.NOT_STARTED: {"stop": S.NOT_STARTED},
-}  # type: Dict[TrainerState, Dict[str, TrainerState]]
+}
 
 ENDED = frozenset((S.EXITED, S.NOT_STARTED))
 
@@ -38,9 +38,9 @@ class TrainerMachine:
         self.rank = rank
         self.state = S.PENDING
         self.pid = 0
-        self.code = None  # type: Optional[int]
+        self.code: Optional[int] = None
         self.started_at = 0.0
-        self.deadline = None  # type: Optional[float]
+        self.deadline: Optional[float] = None
         self.was_stopped = False  # our stop came before its end
         self.was_killed = False
 

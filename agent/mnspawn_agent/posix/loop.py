@@ -1,4 +1,4 @@
-"""The agent's loop: waits for its descriptors and deadlines, feeds the machines, does what they say. Decides nothing."""
+"""The agent's loop: waits for descriptors and deadlines, feeds the machines, does what they say. Decides nothing."""
 
 import os
 import selectors
@@ -36,14 +36,14 @@ class Agent:
         self._root = root
         self._channel = channel.Channel(self._now())
         self._lifeline = Lifeline(0.0)
-        self._supervisor = None  # type: Optional[Supervisor]
-        self._new_wires = {}  # type: Dict[int, Wire]
+        self._supervisor: Optional[Supervisor] = None
+        self._new_wires: Dict[int, Wire] = {}
         self._output_at = 0.0
         self._is_over = False
         self._keep = True
         self._is_told_to_stop = False
         self._selector = selectors.DefaultSelector()
-        self._masks = {}  # type: Dict[int, int]
+        self._masks: Dict[int, int] = {}
         self._signal_in, signal_out = os.pipe()
         os.set_blocking(self._signal_in, False)
         os.set_blocking(signal_out, False)
@@ -240,7 +240,7 @@ class Agent:
         """Go on with every stream where the controller has it."""
         if self._supervisor is None:
             return
-        offsets = {}  # type: Dict[Tuple[int, int], int]
+        offsets: Dict[Tuple[int, int], int] = {}
         for item in message.get("offsets") or []:
             if isinstance(item, list) and len(item) == 3 and all(isinstance(n, int) and n >= 0 for n in item):
                 offsets[item[0], item[1]] = item[2]

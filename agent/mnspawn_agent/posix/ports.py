@@ -15,11 +15,11 @@ class HeldPorts:
     """Sockets that are bound and do nothing else: nobody can connect, nobody else can bind."""
 
     def __init__(self) -> None:
-        self._held = []  # type: List[socket.socket]
+        self._held: List[socket.socket] = []
 
     def hold(self, port: int) -> bool:
         """Bind one port on all addresses; False when it is taken."""
-        bound = []
+        bound: List[socket.socket] = []
         for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
             try:
                 sock = socket.socket(family, socket.SOCK_STREAM)

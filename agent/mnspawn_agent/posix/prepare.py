@@ -16,17 +16,17 @@ class Preparation:
 
     def __init__(self, message: Message, root: str) -> None:
         self.message = message
-        self.run = message["run"]  # type: str
-        self.node_rank = message["node_rank"]  # type: int
-        self.ranks = message["ranks"]  # type: List[int]
-        self.reasons = []  # type: List[str]
+        self.run: str = message["run"]
+        self.node_rank: int = message["node_rank"]
+        self.ranks: List[int] = message["ranks"]
+        self.reasons: List[str] = []
         self.held = ports.HeldPorts()
-        self.ports = []  # type: List[int]
-        self.extra_ports = []  # type: List[int]
+        self.ports: List[int] = []
+        self.extra_ports: List[int] = []
         self.folder = rundir.RunDir(root, self.run, self.node_rank)
         self.workdir = self._find_workdir()
         self.python = self._find_python()
-        self.script = None  # type: Optional[str]
+        self.script: Optional[str] = None
         self.needs_blob = False
         self._find_command()
         self._find_script()
@@ -42,7 +42,7 @@ class Preparation:
         return home if os.path.isdir(home) and os.access(home, os.X_OK) else "/"
 
     def _find_python(self) -> str:
-        wanted = self.message["python"]
+        wanted: Optional[str] = self.message["python"]
         if wanted is None:
             return sys.executable or "python3"
         path = os.path.expanduser(wanted)
@@ -50,7 +50,7 @@ class Preparation:
         found = shutil.which(path)
         if found is None:
             self.reasons.append("no Python at %s" % wanted)
-        return found or path
+        return found or str(path)
 
     def _find_command(self) -> None:
         command = self.message["command"]

@@ -13,7 +13,7 @@ ANSWERS = (0, errno.ECONNREFUSED)
 
 def probe(targets: List[Tuple[str, int]]) -> List[List[str]]:
     """[address, problem] of every target, all tried at once; problem is "" where something answered."""
-    results = {}  # type: Dict[str, str]
+    results: Dict[str, str] = {}
     selector = selectors.DefaultSelector()
     deadline = time.monotonic() + LIMIT
     for address, port in targets:

@@ -23,8 +23,8 @@ def find(run: str, node_rank: int, spare: Set[int]) -> List[int]:
     """
     wanted = {("%s=%s" % item).encode("ascii") for item in mark_of(run, node_rank).items()} if run else set()
     own = os.getuid()
-    children = {}  # type: Dict[int, List[int]]
-    found = set()  # type: Set[int]
+    children: Dict[int, List[int]] = {}
+    found: Set[int] = set()
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -70,7 +70,7 @@ def send_to_group(pgid: int, name: str) -> None:
 
 def reap() -> List[List[int]]:
     """[pid, wait status] of every child that has ended, ours or adopted."""
-    ended = []
+    ended: List[List[int]] = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -7,7 +7,11 @@ from typing import Dict, List
 
 from . import libc
 
-RESET = [getattr(signal, name) for name in ("SIGPIPE", "SIGINT", "SIGTERM", "SIGHUP", "SIGCHLD", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXFSZ") if hasattr(signal, name)]
+RESET = [
+    getattr(signal, name)
+    for name in ("SIGPIPE", "SIGINT", "SIGTERM", "SIGHUP", "SIGCHLD", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXFSZ")
+    if hasattr(signal, name)
+]
 
 
 class SpawnError(Exception):
@@ -37,7 +41,7 @@ def spawn(argv: List[str], env: Dict[str, str], workdir: str, stdout: int, stder
             _become(argv, env, workdir, stdout, stderr, parent)
         except OSError as error:
             os.write(report_out, ("%s: %s" % (error.filename or argv[0], error.strerror)).encode("utf-8", "replace"))
-        except BaseException as error:  # this is the child: nothing may escape into the agent's own code
+        except BaseException as error:  # noqa: BLE001 - the child: nothing may escape into the agent's own code
             os.write(report_out, repr(error).encode("utf-8", "replace"))
         finally:
             os._exit(127)
@@ -71,7 +75,7 @@ def _become(argv: List[str], env: Dict[str, str], workdir: str, stdout: int, std
 
 
 def _read_all(fd: int) -> bytes:
-    parts = []
+    parts: List[bytes] = []
     while True:
         part = os.read(fd, 4096)
         if not part:

@@ -50,10 +50,10 @@ class Spools:
     """All streams of a pod, and which of them may have more to read."""
 
     def __init__(self) -> None:
-        self._all = {}  # type: Dict[Tuple[int, int], Spool]
-        self._dirty = deque()  # type: Deque[Spool]
-        self._watches = {}  # type: Dict[int, Spool]
-        self.inotify = None  # type: Optional[int]
+        self._all: Dict[Tuple[int, int], Spool] = {}
+        self._dirty: Deque[Spool] = deque()
+        self._watches: Dict[int, Spool] = {}
+        self.inotify: Optional[int] = None
         try:
             self.inotify = libc.inotify_open()
         except (OSError, AttributeError):

@@ -3,13 +3,13 @@
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
 from ..core.pod import Ended, Finished, PodMachine, PodState, Sweep
 from ..core.trainer import SendSignal
 from ..protocol import messages
 from ..protocol.exits import from_wait_status
-from . import attach, libc, probe, reaper, rundir, spawner
+from . import attach, libc, probe, reaper, spawner
 from .prepare import Preparation
 from .spool import Spool, Spools, tail_of
 
@@ -39,8 +39,8 @@ class Supervisor:
         self.grace = float(message["grace"])
         self.run = self._prepared.run
         self.node_rank = self._prepared.node_rank
-        self._ranks_by_pid = {}  # type: Dict[int, int]
-        self._errors = {}  # type: Dict[int, str]
+        self._ranks_by_pid: Dict[int, int] = {}
+        self._errors: Dict[int, str] = {}
         if self._prepared.needs_blob and not self._prepared.reasons:
             send(messages.make(messages.NEED, blob=message["script"]["blob"]))
         else:
@@ -102,13 +102,12 @@ class Supervisor:
                 self._spawn(trainer, dict(base, **trainer["env"]))
         pod.settle(self._now())
         self._act()
-        if pod.state is not PodState.DONE:
-            self._write_status("running")
+        self._write_status(pod.state.value)
 
     def _spawn(self, trainer: Dict[str, Any], env: Dict[str, str]) -> None:
         prepared, pod = self._prepared, self.pod
         rank = trainer["rank"]
-        outputs = []  # type: List[int]
+        outputs: List[int] = []
         try:
             for stream, suffix in STREAMS:
                 path, fd = prepared.folder.open_stream(rank, suffix)
@@ -184,7 +183,8 @@ class Supervisor:
     def _tell_exit(self, rank: int) -> None:
         trainer = self.pod.trainers[rank]
         now = self._now()
-        sizes, tail = [], []  # type: Tuple[List[List[int]], List[str]]
+        sizes: List[List[int]] = []
+        tail: List[str] = []
         for spool in self.spools.of(rank):
             self.spools.mark(spool)
             sizes.append([spool.stream, spool.size])
@@ -209,9 +209,7 @@ class Supervisor:
         self.spools.mark_all()
         self._write_status("done", leftovers=finished.leftovers)
         self._send(
-            messages.make(
-                messages.DONE, leftovers=finished.leftovers, swept=finished.swept, sizes=self.spools.sizes()
-            )
+            messages.make(messages.DONE, leftovers=finished.leftovers, swept=finished.swept, sizes=self.spools.sizes())
         )
 
     def _write_status(self, state: str, **more: Any) -> None:

@@ -74,21 +74,21 @@ class Channel:
         self._silence_limit = silence_limit
         self._next_seq = 1
         self._received_seq = 0
-        self._unacknowledged = deque()  # type: Deque[Tuple[int, bytes]]
+        self._unacknowledged: Deque[Tuple[int, bytes]] = deque()
         self._unacknowledged_bytes = 0
-        self._events = []  # type: List[Event]
+        self._events: List[Event] = []
         self.granted_to_peer = 0  # output bytes that the peer may send on this wire
         self.granted_to_us = 0
         self.output_sent = 0
         self._awaits_sync = False
-        self._clock_rtt = None  # type: Optional[float]
-        self.clock_offset = None  # type: Optional[float]
+        self._clock_rtt: Optional[float] = None
+        self.clock_offset: Optional[float] = None
         self._attach(now)
 
     def _attach(self, now: float) -> None:
         self._decoder = framing.Decoder()
-        self._urgent = []  # type: List[bytes]
-        self._bulk = []  # type: List[bytes]
+        self._urgent: List[bytes] = []
+        self._bulk: List[bytes] = []
         self._peer_clock = 0.0
         self._peer_clock_at = 0.0
         self._has_peer_clock = False
@@ -162,9 +162,7 @@ class Channel:
         self._wants_beat = False
         self._unacked_received = 0
         echo, held = (self._peer_clock, now - self._peer_clock_at) if self._has_peer_clock else (-1.0, 0.0)
-        return framing.encode(
-            framing.BEAT, 0, BEAT.pack(self._received_seq, now, echo, held, self.granted_to_peer)
-        )
+        return framing.encode(framing.BEAT, 0, BEAT.pack(self._received_seq, now, echo, held, self.granted_to_peer))
 
     # -- receiving -------------------------------------------------------------------------------------------------
     def receive(self, chunk: bytes, now: float) -> None:

@@ -1,6 +1,6 @@
 """The control messages: their names, their fields, and the check that both sides make of what arrives. Pure.
 
-The way of a run: hello -> prepare (-> need, blobs) -> prepared | refused -> start -> started, exited .. -> done -> finish.
+hello -> prepare (-> need, blobs) -> prepared | refused -> start -> started, exited .. -> done -> finish
 """
 
 from typing import Any, Callable, Dict, List, Optional
@@ -123,7 +123,7 @@ def _is_trainer(value: Any) -> bool:
 
 _sizes = _list_of(_pair_of(_is_count, _is_count))
 
-SHAPES = {
+SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
     HELLO: {"protocol": _is_int, "version": _is_str, "facts": _is_dict, "cached": _is_bool},
     NEED: {"blob": _is_count},
     PREPARED: {
@@ -181,7 +181,7 @@ SHAPES = {
     STOP: {"grace": _is_seconds},
     SIGNAL: {"signal": _is_str, "ranks": _or_none(_list_of(_is_count))},
     FINISH: {"keep": _is_bool},
-}  # type: Dict[str, Dict[str, Callable[[Any], bool]]]
+}
 
 
 def make(kind: str, **fields: Any) -> Message:
@@ -203,7 +203,7 @@ def problem_of(message: Message) -> Optional[str]:
     shape = SHAPES.get(kind) if isinstance(kind, str) else None
     if shape is None:
         return "unknown message %r" % (kind,)
-    wrong = []  # type: List[str]
+    wrong: List[str] = []
     for name, check in shape.items():
         if name not in message:
             wrong.append("%s is missing" % name)

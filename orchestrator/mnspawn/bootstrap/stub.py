@@ -26,8 +26,8 @@ if sys.version_info<(3,6):
  say("old %d.%d.%d"%sys.version_info[:3]);sys.exit(1)
 E=os.environ.get
 def ok(b):return sha256(b).hexdigest()==H
-h=os.path.expanduser("~")
-P=[d+"/"+H+"/agent.z" for d in((E("XDG_CACHE_HOME")or h+"/.cache")+"/mnspawn","/var/tmp/mnspawn-%d"%os.getuid())if d[0]=="/"]
+c=(E("XDG_CACHE_HOME")or os.path.expanduser("~")+"/.cache")+"/mnspawn"
+P=[d+"/"+H+"/agent.z" for d in(c,"/var/tmp/mnspawn-%d"%os.getuid())if d[0]=="/"]
 F=B=""
 for p in P:
  try:
@@ -74,9 +74,7 @@ def compose(archive: Archive, nonce: str, version: str, arguments: tuple[str, ..
         UsageError: `python` has characters that not every shell leaves alone.
     """
     if python is not None and (not SAFE_WORD.fullmatch(python) or " " in python):
-        raise UsageError(
-            f"expected a path of letters, digits and _./+,:=@%~-, found {python!r}", place="python"
-        )
+        raise UsageError(f"expected a path of letters, digits and _./+,:=@%~-, found {python!r}", place="python")
     packed = binascii.b2a_base64(zlib.compress(STUB.encode("ascii"), 9), newline=False).decode("ascii")
     words = [packed, nonce, archive.digest, str(len(archive.content)), version, *arguments]
     for word in words:

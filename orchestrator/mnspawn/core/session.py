@@ -111,8 +111,8 @@ class LinkLost:
 
 
 SessionEvent = (
-    Hello | Need | Prepared | Refused | Started | NotStarted | Output | Gap | Exited | Drained | Done | Complete | Remark
-    | LinkLost
+    Hello | Need | Prepared | Refused | Started | NotStarted | Output | Gap | Exited | Drained | Done | Complete
+    | Remark | LinkLost
 )  # fmt: skip
 
 
@@ -230,7 +230,7 @@ class HostSession:
                         message["workdir"],
                         message["python"],
                         message["script"],
-                        {address: problem for address, problem in message["reach"]},
+                        dict(message["reach"]),
                     )
                 )
             case {"type": messages.REFUSED, "reasons": reasons}:
@@ -296,7 +296,8 @@ class HostSession:
                 self._events.append(Drained(exited))
 
     def _look_for_end(self) -> None:
-        if self._final is not None and not self._is_complete:
-            if all(self._next.get(key, 0) >= size for key, size in self._final.items()):
-                self._is_complete = True
-                self._events.append(Complete())
+        if self._final is None or self._is_complete:
+            return
+        if all(self._next.get(key, 0) >= size for key, size in self._final.items()):
+            self._is_complete = True
+            self._events.append(Complete())

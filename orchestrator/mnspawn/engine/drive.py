@@ -1,7 +1,6 @@
 """Drives one run: dials, feeds the run's machine with what hosts say, does what it decides, tells the listeners."""
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import signal
@@ -10,7 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from mnspawn_agent.protocol import messages
-from mnspawn_inventory import Host
 
 from .. import events as seen
 from ..core import run as policy
@@ -18,8 +16,8 @@ from ..core import session as said
 from ..errors import ExitStatus, HostError, HostsUnusable, MnspawnError, NothingWritable, PlanRefused, UsageError
 from ..plan import LaunchPlan
 from ..report import RunReport
-from . import interrupts, prepare
 from ..transport.base import Connection
+from . import interrupts, prepare
 from .link import HostLink
 from .request import Listener, RunRequest
 from .sites import Reached, reach
@@ -28,7 +26,11 @@ log = logging.getLogger(__name__)
 
 HIGH_WATER = 4 << 20  # bytes that listeners may hold before agents get no new credit
 LINGER = 3.0  # seconds for agents to go when all is known
-SIGNAL_STATUS = {signal.SIGINT: ExitStatus.INTERRUPTED, signal.SIGTERM: ExitStatus.TERMINATED, signal.SIGHUP: ExitStatus.HANGUP}
+SIGNAL_STATUS = {
+    signal.SIGINT: ExitStatus.INTERRUPTED,
+    signal.SIGTERM: ExitStatus.TERMINATED,
+    signal.SIGHUP: ExitStatus.HANGUP,
+}
 BLOB_PIECE = 65536
 
 
@@ -58,7 +60,7 @@ class Drive:
         self._script = prepare.load_script(self._request)
         self._loop = asyncio.get_running_loop()
         for listener in self._listeners:
-            listener.bind(lambda: self._loop.call_soon_threadsafe(self._release_credit))
+            listener.bind(self._wake)
         async with reach(self._request) as reached:
             self._hosts = reached.hosts
             return await self._execute(reached)
@@ -98,7 +100,9 @@ class Drive:
     def _as_refusal(self) -> MnspawnError:
         pairs = [(self._hosts[i].name, reason) for i in sorted(self._refusals) for reason in self._refusals[i]]
         if len(self._refusals) == len(self._hosts) and all(reason.startswith("no script ") for _, reason in pairs):
-            return UsageError(f"expected a script, found no file {self._request.program.target!r} here or on a host", place="SCRIPT")
+            return UsageError(
+                f"expected a script, found no file {self._request.program.target!r} here or on a host", place="SCRIPT"
+            )
         return PlanRefused(pairs)
 
     # -- tasks -----------------------------------------------------------------------------------------------------
@@ -190,7 +194,7 @@ class Drive:
                 self._tell(seen.TrainerOutput(time.time(), link.name, rank, seen.Stream(stream), offset, chunk))
                 link.owed += len(chunk)
                 self._release_credit()
-            case said.Hello(facts, is_cached):
+            case said.Hello():
                 self._take_hello(link, event)
             case said.Need():
                 if self._script is not None:
@@ -210,12 +214,28 @@ class Drive:
                 machine.not_started(rank, at, error, now)
             case said.Exited():
                 machine.exited(
-                    event.rank, event.pid, event.code, event.at, event.seconds, event.stopped, event.killed, event.tail, now
+                    event.rank,
+                    event.pid,
+                    event.code,
+                    event.at,
+                    event.seconds,
+                    event.stopped,
+                    event.killed,
+                    event.tail,
+                    now,
                 )
             case said.Drained(e):
                 self._tell(
                     seen.TrainerExited(
-                        time.time(), link.name, e.rank, self._local_rank(link, e.rank), e.pid, e.code, e.seconds, e.stopped, e.killed
+                        time.time(),
+                        link.name,
+                        e.rank,
+                        self._local_rank(link, e.rank),
+                        e.pid,
+                        e.code,
+                        e.seconds,
+                        e.stopped,
+                        e.killed,
                     )
                 )
             case said.Gap(rank, stream, offset, count):
@@ -234,7 +254,10 @@ class Drive:
 
     def _take_hello(self, link: HostLink, hello: said.Hello) -> None:
         if not hello.facts.get("root"):
-            self._fail(link.index, NothingWritable(f"no folder can hold a run: {hello.facts.get('root_problem')}", host=link.name))
+            self._fail(
+                link.index,
+                NothingWritable(f"no folder can hold a run: {hello.facts.get('root_problem')}", host=link.name),
+            )
             link.send(messages.FINISH, keep=False)
             return
         link.hello = hello
@@ -290,7 +313,9 @@ class Drive:
             self._dismiss()
             self._finished.set()
             return
-        self._tell(seen.RunStarting(time.time(), self._run, self._plan.layout.world_size, self._plan.describe(reveal=False)))
+        self._tell(
+            seen.RunStarting(time.time(), self._run, self._plan.layout.world_size, self._plan.describe(reveal=False))
+        )
         for link, pod in zip(self._links, self._plan.pods, strict=True):
             link.send_message(prepare.start_message(pod))
 
@@ -311,6 +336,9 @@ class Drive:
     def _tell(self, event: seen.Event) -> None:
         for listener in self._listeners:
             listener.on_event(event)
+
+    def _wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._release_credit)
 
     def _release_credit(self) -> None:
         """Let agents send on while listeners keep up; a stopped reader holds the agents back, not us."""

@@ -5,6 +5,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
@@ -17,7 +18,7 @@ def handled(on_stop: Callable[[signal.Signals], None], on_pass: Callable[[signal
         yield
         return
     loop = asyncio.get_running_loop()
-    routed: list[tuple[signal.Signals, object]] = []
+    routed: list[tuple[signal.Signals, Any]] = []
     try:
         for numbers, call in ((STOPPING, on_stop), (PASSED_ON, on_pass)):
             for number in numbers:
@@ -31,4 +32,4 @@ def handled(on_stop: Callable[[signal.Signals], None], on_pass: Callable[[signal
         for number, before in routed:
             loop.remove_signal_handler(number)
             if before is not None:
-                signal.signal(number, before)  # type: ignore[arg-type]
+                signal.signal(number, before)

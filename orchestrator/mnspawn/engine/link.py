@@ -98,7 +98,8 @@ class HostLink:
 
     async def explain(self, lost: LinkLost) -> HostError:
         """The error for a link that broke before the start."""
-        assert self._process is not None and self._diagnostics is not None
+        assert self._process is not None
+        assert self._diagnostics is not None
         if lost.kind == "eof":
             return await join.explain_silence(self._process, self._diagnostics, self.name)
         return BootstrapError(f"the link was lost: {lost.detail}", host=self.name)
@@ -115,7 +116,9 @@ class HostLink:
                 if self._connection is not None:
                     found = await self._attach(self._connection, OLD_CONNECTION_LIMIT)
                 else:
-                    self._connection = await self._reached.connect(self.index)
+                    # a dead host answers nobody: do not wait for it longer than for its return
+                    async with asyncio.timeout(max(RETRY_MOST, deadline - self._loop.time())):
+                        self._connection = await self._reached.connect(self.index)
                     found = await self._attach(self._connection, self._timeout)
                 if found is None:
                     return await self._bury()
@@ -126,6 +129,8 @@ class HostLink:
             except HostError as exc:
                 await self._drop_connection()
                 reason = f"{lost.detail}; {exc.message}"
+            except TimeoutError:
+                reason = f"{lost.detail}; nobody answers"
             if self._loop.time() >= deadline:
                 return Verdict(reason, is_clean=False)
             await asyncio.sleep(min(delay, max(0.0, deadline - self._loop.time())))
@@ -141,9 +146,7 @@ class HostLink:
         assert self._connection is not None
         is_clean = False
         with contextlib.suppress(HostError):  # then nobody can say that nothing is left, and the report says so
-            is_clean = await join.reap(
-                self._connection, self.name, self._run, self.index, self._python, self._timeout
-            )
+            is_clean = await join.reap(self._connection, self.name, self._run, self.index, self._python, self._timeout)
         return Verdict("its agent died", is_clean)
 
     # -- the end ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""From what the hosts said to what they are asked to do: PREPARE messages, sites, grounds. Does no I/O but reading the script."""
+"""From what hosts said to what they are asked to do: PREPARE, sites, grounds. Its only I/O is reading the script."""
 
 import hashlib
 import os
@@ -53,7 +53,9 @@ def load_script(request: RunRequest) -> Script | None:
     except OSError as exc:
         raise UsageError(f"can't read {path}: {exc.strerror}", place="SCRIPT") from exc
     if len(content) > MAX_SCRIPT:
-        raise UsageError(f"expected a script of at most {MAX_SCRIPT >> 20} MiB, found {len(content)} bytes", place="SCRIPT")
+        raise UsageError(
+            f"expected a script of at most {MAX_SCRIPT >> 20} MiB, found {len(content)} bytes", place="SCRIPT"
+        )
     return Script(str(path.absolute()), content, hashlib.sha256(content).hexdigest())
 
 
