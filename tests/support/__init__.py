@@ -25,9 +25,9 @@ Fixtures (tests/conftest.py); those with a cluster need root and are marked `net
 Inside a host: `host.run("cat", "/etc/hostname")`, `host.processes(run_id)` (those that carry the id in their
 environment or arguments), `host.path("/tmp/x")` (its file, seen from outside), `host.write("/root/.bashrc", text)`,
 `host.remove("/usr/bin/python3*")`, `host.mount("/tmp", options="noexec")`, `host.log`, `host.address`.
-`cluster.run("ssh", "-F", str(cluster.ssh_config), ..)` runs any command where the controller stands.
-`share=DIR` lets all hosts see a folder of this machine; otherwise they see /usr
-and a copy of /etc, and nothing of /home, /root, /tmp or the checkout.
+`cluster.run("ssh", "-F", str(cluster.ssh_config), ..)` runs any command where the controller stands;
+`cluster.wait_idle()` waits until no host runs anything. `share=DIR` lets all hosts see a folder of this machine;
+otherwise they see /usr and a copy of /etc, and nothing of /home, /root, /tmp or the checkout.
 
 `wait_until(condition, timeout)` instead of sleeping. Every test is checked for what it leaves: processes, threads, open
 files, files in HOME and TMPDIR, changed environment (HOME and TMPDIR of the tests are folders of their own).

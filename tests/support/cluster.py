@@ -18,6 +18,7 @@ from typing import Self
 from tests.support import network
 from tests.support.controller import Controller
 from tests.support.host import VirtualHost, run_ip
+from tests.support.waiting import wait_until
 
 # The holder keeps the controller's namespaces alive until its stdin ends. It sees this machine's files, apart from
 # those that say who is where.
@@ -164,6 +165,21 @@ class Cluster(Controller):
     def hosts_option(self) -> str:
         """All names, as --hosts takes them."""
         return ",".join(host.name for host in self.hosts)
+
+    def wait_idle(self, timeout: float = 5.0) -> None:
+        """Wait until no host that is on runs anything but its sshd.
+
+        Raises:
+            AssertionError: something runs on; says what and where.
+        """
+
+        def busy() -> list[str]:
+            return [f"{host.name}: {process}" for host in self.hosts if host.is_on for process in host.processes()]
+
+        try:
+            wait_until(lambda: not busy(), timeout)
+        except AssertionError:
+            raise AssertionError(f"after {timeout} s still running: {busy()}") from None
 
     def __getitem__(self, name: str) -> VirtualHost:
         return next(host for host in self.hosts if host.name == name)
