@@ -190,7 +190,7 @@ class Agent:
                 self._take_message(event.message)
             elif isinstance(event, channel.BlobChunk):
                 if self._supervisor is not None:
-                    self._supervisor.take_blob(event.chunk)
+                    self._supervisor.take_blob(event.blob, event.chunk)
             elif isinstance(event, channel.Synced):
                 self._rewind(event.message)
             elif isinstance(event, channel.Lost):

@@ -4,11 +4,45 @@ import hashlib
 import os
 import shutil
 import sys
-from typing import Any, Dict, List, Optional
+from typing import IO, Any, Dict, List, Optional
 
 from . import ports, rundir
 
 Message = Dict[str, Any]
+
+
+class Incoming:
+    """A file on its way: written under a temporary name, named only when it is whole and right."""
+
+    def __init__(self, path: str, size: int, digest: str) -> None:
+        self.path = path
+        self._size = size
+        self._digest = digest
+        self._hash = hashlib.sha256()
+        self._count = 0
+        self._file: Optional[IO[bytes]] = None
+
+    def take(self, chunk: bytes) -> bool:
+        """Append; True when the file is there. Raises OSError, ValueError (it came damaged)."""
+        if self._file is None:
+            rundir.make_private(os.path.dirname(self.path))
+            fd = os.open(self.path + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            self._file = open(fd, "wb")
+        self._file.write(chunk)
+        self._hash.update(chunk)
+        self._count += len(chunk)
+        if self._count < self._size:
+            return False
+        self.close()
+        if self._hash.hexdigest() != self._digest:
+            raise ValueError("it came damaged")
+        os.replace(self.path + ".part", self.path)
+        return True
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 class Preparation:
@@ -26,14 +60,14 @@ class Preparation:
         self.folder = rundir.RunDir(root, self.run, self.node_rank)
         self.workdir = self._find_workdir()
         self.python = self._find_python()
-        self.script: Optional[str] = None
-        self.needs_blob = False
+        self.files: List[str] = []
+        self.missing: Dict[int, Incoming] = {}
         self._find_command()
-        self._find_script()
+        self._find_files()
         self._hold_ports()
 
     def _find_workdir(self) -> str:
-        wanted = os.path.expanduser(self.message["workdir"])
+        wanted: str = os.path.expanduser(self.message["workdir"])
         home = os.path.expanduser("~")
         if os.path.isdir(wanted) and os.access(wanted, os.X_OK):
             return wanted
@@ -59,34 +93,34 @@ class Preparation:
             if shutil.which(path) is None:
                 self.reasons.append("no command %s" % command)
 
-    def _find_script(self) -> None:
-        """The script where the controller has it when its content is the same, else a copy in the run folder."""
-        script = self.message["script"]
-        if script is None:
-            return
-        if not script["digest"]:  # the controller doesn't have it: it must be here
-            path = os.path.expanduser(script["path"])
-            self.script = path
-            if not os.path.isfile(path):
-                self.reasons.append("no script %s" % script["path"])
-        elif digest_of(script["path"], script["size"]) == script["digest"]:
-            self.script = script["path"]
-        else:
-            self.script = self.folder.join(os.path.join("code", script["name"]))
-            self.needs_blob = True
+    def _find_files(self) -> None:
+        """Files where the controller has them when their content is the same, else copies in the run folder."""
+        for file in self.message["files"]:
+            path: Optional[str] = file["path"]
+            if path is not None and not file["digest"]:  # the controller doesn't have it: it must be here
+                path = os.path.expanduser(path)
+                if not os.path.isfile(path):
+                    self.reasons.append("no script %s" % file["path"])
+                self.files.append(path)
+            elif path is not None and digest_of(path, file["size"]) == file["digest"]:
+                self.files.append(path)
+            else:
+                target = self.folder.join(os.path.join("code", file["name"]))
+                self.files.append(target)
+                self.missing[file["blob"]] = Incoming(target, file["size"], file["digest"])
 
-    def store_script(self, content: bytes) -> None:
-        """Take the script that came as a blob."""
-        script = self.message["script"]
-        if hashlib.sha256(content).hexdigest() != script["digest"]:
-            self.reasons.append("script %s came damaged" % script["name"])
+    def take_blob(self, blob: int, chunk: bytes) -> None:
+        """A piece of a missing file; `missing` shrinks as they become whole."""
+        incoming = self.missing.get(blob)
+        if incoming is None:
             return
         try:
-            rundir.make_private(self.folder.join("code"))
-            self.folder.write(os.path.join("code", script["name"]), content)
-        except OSError as error:
-            self.reasons.append("script %s can't be stored: %s" % (script["name"], error.strerror or error))
-        self.needs_blob = False
+            if incoming.take(chunk):
+                del self.missing[blob]
+        except (OSError, ValueError) as error:
+            self.reasons.append("%s can't be stored: %s" % (os.path.basename(incoming.path), error))
+            incoming.close()
+            del self.missing[blob]
 
     def _hold_ports(self) -> None:
         first = self.message["start_port"]

@@ -16,7 +16,9 @@ from .spool import Spool, Spools, tail_of
 Send = Callable[[Dict[str, Any]], None]
 
 PASSED_ON = ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGINT", "SIGTERM", "SIGCONT", "SIGSTOP", "SIGKILL", "SIGQUIT")
-STREAMS = ((1, "out"), (2, "err"))
+STDERR = 2
+STREAMS = ((1, "out"), (STDERR, "err"), (3, "result"))
+RESULT_VARIABLE = "MNSPAWN_RESULT_FILE"  # where a shipped function's trainer appends what it returns
 
 
 class Supervisor:
@@ -34,15 +36,14 @@ class Supervisor:
         self._prepared = Preparation(message, root)
         self.socket = attach.listen(self._prepared.folder.path)
         self.spools = Spools()
-        self._blob = bytearray()
         self.pod = PodMachine(self._prepared.ranks, message["grace"])
         self.grace = float(message["grace"])
         self.run = self._prepared.run
         self.node_rank = self._prepared.node_rank
         self._ranks_by_pid: Dict[int, int] = {}
         self._errors: Dict[int, str] = {}
-        if self._prepared.needs_blob and not self._prepared.reasons:
-            send(messages.make(messages.NEED, blob=message["script"]["blob"]))
+        if self._prepared.missing and not self._prepared.reasons:
+            send(messages.make(messages.NEED, blobs=sorted(self._prepared.missing)))
         else:
             self._answer()
 
@@ -50,15 +51,12 @@ class Supervisor:
         return time.monotonic()
 
     # -- before the start ------------------------------------------------------------------------------------------
-    def take_blob(self, chunk: bytes) -> None:
-        """A piece of the script."""
-        if not self._prepared.needs_blob:
-            return
-        self._blob += chunk
-        if len(self._blob) >= self._prepared.message["script"]["size"]:
-            self._prepared.store_script(bytes(self._blob))
-            self._blob = bytearray()
-            self._answer()
+    def take_blob(self, blob: int, chunk: bytes) -> None:
+        """A piece of a file that was missing."""
+        if self._prepared.missing:
+            self._prepared.take_blob(blob, chunk)
+            if not self._prepared.missing:
+                self._answer()
 
     def _answer(self) -> None:
         prepared = self._prepared
@@ -74,7 +72,7 @@ class Supervisor:
                 run_dir=prepared.folder.path,
                 workdir=prepared.workdir,
                 python=prepared.python,
-                script=prepared.script,
+                files=prepared.files,
                 reach=probe.probe([(address, port) for address, port in prepared.message["probes"]]),
             )
         )
@@ -109,10 +107,12 @@ class Supervisor:
         rank = trainer["rank"]
         outputs: List[int] = []
         try:
-            for stream, suffix in STREAMS:
+            for stream, suffix in STREAMS if prepared.message["has_results"] else STREAMS[:2]:
                 path, fd = prepared.folder.open_stream(rank, suffix)
                 outputs.append(fd)
                 self.spools.add(Spool(rank, stream, path))
+            if prepared.message["has_results"]:
+                env = dict(env, **{RESULT_VARIABLE: path})
             pid = spawner.spawn(trainer["argv"], env, prepared.workdir, outputs[0], outputs[1])
         except (OSError, spawner.SpawnError) as error:
             pod.spawn_failed(rank)
@@ -188,7 +188,7 @@ class Supervisor:
         for spool in self.spools.of(rank):
             self.spools.mark(spool)
             sizes.append([spool.stream, spool.size])
-            if spool.stream == 2:
+            if spool.stream == STDERR:
                 tail = tail_of(spool.path)
         self._send(
             messages.make(

@@ -18,7 +18,7 @@ BLOB_HEAD = struct.Struct(">IQ")  # blob number, offset
 
 BEAT_INTERVAL = 2.0  # a quiet link is heard this often
 SILENCE_LIMIT = 10.0  # five beats missing: the link is lost
-ACK_AFTER = 64  # sequenced frames received before an acknowledgement is sent at once
+ACK_AFTER = 8  # sequenced frames received before an acknowledgement is sent at once: blobs wait for them
 
 Message = Dict[str, Any]
 

@@ -9,7 +9,7 @@ Message = Dict[str, Any]
 
 # agent to controller
 HELLO = "hello"  # the agent is up; facts of the host
-NEED = "need"  # the host lacks a blob that PREPARE named
+NEED = "need"  # the host lacks these files: send them as blobs
 PREPARED = "prepared"  # everything is there, ports are held: START may come
 REFUSED = "refused"  # the plan can't be run on this host
 STARTED = "started"  # a trainer runs
@@ -99,11 +99,15 @@ def _is_environment(value: Any) -> bool:
     )
 
 
-def _is_script(value: Any) -> bool:
+def _is_file(value: Any) -> bool:
+    """A file that the pod needs: taken from `path` where the host has it with this digest, else sent as a blob.
+
+    Without a digest the host must have it.
+    """
     return (
         isinstance(value, dict)
         and is_file_name(value.get("name"))
-        and _is_text(value.get("path"))
+        and (value.get("path") is None or _is_text(value["path"]))
         and _is_str(value.get("digest"))
         and _is_count(value.get("size"))
         and _is_count(value.get("blob"))
@@ -125,14 +129,14 @@ _sizes = _list_of(_pair_of(_is_count, _is_count))
 
 SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
     HELLO: {"protocol": _is_int, "version": _is_str, "facts": _is_dict, "cached": _is_bool},
-    NEED: {"blob": _is_count},
+    NEED: {"blobs": _list_of(_is_count)},
     PREPARED: {
         "ports": _list_of(_is_port),
         "extra_ports": _list_of(_is_port),
         "run_dir": _is_str,
         "workdir": _is_str,
         "python": _is_str,
-        "script": _or_none(_is_str),
+        "files": _list_of(_is_str),
         "reach": _list_of(_pair_of(_is_str, _is_str)),
     },
     REFUSED: {"reasons": _list_of(_is_str)},
@@ -162,7 +166,8 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
         "ranks": _list_of(_is_count, MAX_RANKS),
         "python": _or_none(_is_text),
         "command": _or_none(_is_text),
-        "script": _or_none(_is_script),
+        "files": _list_of(_is_file, 64),
+        "has_results": _is_bool,
         "workdir": _is_text,
         "is_workdir_required": _is_bool,
         "start_port": _or_none(_is_port),

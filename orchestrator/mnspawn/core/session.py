@@ -15,7 +15,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    blob: int
+    blobs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Prepared:
     run_dir: str
     workdir: str
     python: str
-    script: str | None
+    files: tuple[str, ...]
     reach: dict[str, str]  # address -> problem, "" when it answered
 
 
@@ -219,8 +219,8 @@ class HostSession:
                     self._events.append(Refused((f"expected protocol {PROTOCOL}, found {version}",)))
                 else:
                     self._events.append(Hello(facts, cached))
-            case {"type": messages.NEED, "blob": blob}:
-                self._events.append(Need(blob))
+            case {"type": messages.NEED, "blobs": blobs}:
+                self._events.append(Need(tuple(blobs)))
             case {"type": messages.PREPARED}:
                 self._events.append(
                     Prepared(
@@ -229,7 +229,7 @@ class HostSession:
                         message["run_dir"],
                         message["workdir"],
                         message["python"],
-                        message["script"],
+                        tuple(message["files"]),
                         dict(message["reach"]),
                     )
                 )

@@ -31,7 +31,6 @@ SIGNAL_STATUS = {
     signal.SIGTERM: ExitStatus.TERMINATED,
     signal.SIGHUP: ExitStatus.HANGUP,
 }
-BLOB_PIECE = 65536
 
 
 class Drive:
@@ -57,7 +56,7 @@ class Drive:
     async def execute(self) -> RunReport | LaunchPlan:
         """Do it all; raises as `api.run` says."""
         prepare.check_request(self._request, self._run)
-        self._script = prepare.load_script(self._request)
+        self._cargo = prepare.load_cargo(self._request)
         self._loop = asyncio.get_running_loop()
         for listener in self._listeners:
             listener.bind(self._wake)
@@ -185,6 +184,7 @@ class Drive:
         link = self._links[index]
         for event in link.session.events():
             self._take(link, event)
+        link.push_blobs()
         self._act()
 
     def _take(self, link: HostLink, event: said.SessionEvent) -> None:
@@ -196,10 +196,10 @@ class Drive:
                 self._release_credit()
             case said.Hello():
                 self._take_hello(link, event)
-            case said.Need():
-                if self._script is not None:
-                    for offset in range(0, max(1, len(self._script.content)), BLOB_PIECE):
-                        link.send_blob(0, offset, self._script.content[offset : offset + BLOB_PIECE])
+            case said.Need(blobs):
+                for blob in blobs:
+                    if blob < len(self._cargo):
+                        link.send_blob(blob, self._cargo[blob].content)
             case said.Prepared():
                 link.prepared = event
                 machine.prepared(link.index, now)
@@ -291,7 +291,7 @@ class Drive:
                 self._preparation = prepare.Preparation(self._request, self._run, self._hosts, hellos)
                 self._machine.laid_out(self._preparation.ranks)
                 for link in self._links:
-                    link.send_message(self._preparation.message(link.index, self._script))
+                    link.send_message(self._preparation.message(link.index, self._cargo))
             case policy.StartAll():
                 self._start_all()
             case policy.StopAll(grace, reason):

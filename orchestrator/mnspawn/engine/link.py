@@ -19,6 +19,8 @@ from .sites import Reached
 WINDOW_TOTAL = 64 << 20  # output on its way from all hosts together
 WINDOW_LEAST, WINDOW_MOST = 256 << 10, 4 << 20
 OLD_CONNECTION_LIMIT = 3.0  # seconds to ask a connection whose channel ended; a fresh one is dialled after that
+BLOB_PIECE = 65536
+BLOB_WINDOW = 2 << 20  # bytes of files that the agent has not acknowledged
 RETRY_FIRST, RETRY_MOST = 0.2, 2.0
 
 
@@ -53,6 +55,8 @@ class HostLink:
         self._loop = asyncio.get_running_loop()
         self.session = HostSession(self._loop.time(), min(WINDOW_MOST, max(WINDOW_LEAST, window)))
         self._wake = asyncio.Event()
+        self._blobs: list[tuple[int, bytes]] = []
+        self._blob_offset = 0
         self._connection: Connection | None = None
         self._process: RemoteProcess | None = None
         self._diagnostics: join.Diagnostics | None = None
@@ -68,9 +72,21 @@ class HostLink:
             self.session.send(message)
             self._wake.set()
 
-    def send_blob(self, blob: int, offset: int, chunk: bytes) -> None:
-        self.session.send_blob(blob, offset, chunk)
-        self._wake.set()
+    def send_blob(self, blob: int, content: bytes) -> None:
+        """Send a file, a piece at a time as the agent takes them: all of it held twice would cost too much memory."""
+        self._blobs.append((blob, content))
+        self.push_blobs()
+
+    def push_blobs(self) -> None:
+        """Queue the next pieces of files while little is on its way."""
+        while self._blobs and self.session.unacknowledged_bytes < BLOB_WINDOW:
+            blob, content = self._blobs[0]
+            self.session.send_blob(blob, self._blob_offset, content[self._blob_offset : self._blob_offset + BLOB_PIECE])
+            self._blob_offset += BLOB_PIECE
+            if self._blob_offset >= len(content):
+                del self._blobs[0]
+                self._blob_offset = 0
+            self._wake.set()
 
     def pay(self) -> None:
         """Give credit for what was passed on."""

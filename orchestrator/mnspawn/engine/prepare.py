@@ -21,22 +21,33 @@ PROBE_PORT = 6070  # where endpoints usually are, so that a firewall that would 
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
-    """The program's file. `digest` is "" when only the hosts have it."""
+class Cargo:
+    """A file that every host needs.
 
-    path: str
+    Attributes:
+        path: where a host may have it already.
+        digest: sha256 in hexadecimal, "" when only the hosts have the file.
+    """
+
+    name: str
+    path: str | None
     content: bytes
     digest: str
 
+    @classmethod
+    def of(cls, name: str, path: str | None, content: bytes) -> "Cargo":
+        return cls(name, path, content, hashlib.sha256(content).hexdigest())
 
-def load_script(request: RunRequest) -> Script | None:
-    """Read the script, if the program is one.
+
+def load_cargo(request: RunRequest) -> tuple[Cargo, ...]:
+    """The files of a run: the script first, if the program is one, then what the request brings along.
 
     Raises:
         UsageError: it is not here and can't be meant to be on the hosts, or it is no file.
     """
+    own = tuple(Cargo.of(name, None, content) for name, content in request.files)
     if request.program.kind != "script":
-        return None
+        return own
     path = Path(request.program.target)
     try:
         if path.is_dir():
@@ -44,7 +55,7 @@ def load_script(request: RunRequest) -> Script | None:
         content = path.read_bytes()
     except FileNotFoundError:
         if path.is_absolute():  # perhaps the hosts have it
-            return Script(str(path), b"", "")
+            return (Cargo(path.name, str(path), b"", ""), *own)
         raise UsageError(
             f"expected a script, found no file {str(path)!r}",
             place="SCRIPT",
@@ -56,7 +67,7 @@ def load_script(request: RunRequest) -> Script | None:
         raise UsageError(
             f"expected a script of at most {MAX_SCRIPT >> 20} MiB, found {len(content)} bytes", place="SCRIPT"
         )
-    return Script(str(path.absolute()), content, hashlib.sha256(content).hexdigest())
+    return (Cargo.of(path.name, str(path.absolute()), content), *own)
 
 
 def check_request(request: RunRequest, run: str) -> None:
@@ -118,7 +129,7 @@ class Preparation:
             raise PlanRefused(unfit)
         return counts
 
-    def message(self, index: int, script: Script | None) -> dict[str, Any]:
+    def message(self, index: int, cargo: Sequence[Cargo]) -> dict[str, Any]:
         """PREPARE for one host."""
         request = self._request
         host = self._hosts[index]
@@ -130,7 +141,11 @@ class Preparation:
             ranks=self.ranks[index],
             python=host.python or request.python,
             command=request.program.target if request.program.kind == "command" else None,
-            script=self._script(script),
+            files=[
+                {"name": c.name, "path": c.path, "digest": c.digest, "size": len(c.content), "blob": blob}
+                for blob, c in enumerate(cargo)
+            ],
+            has_results=request.has_results,
             workdir=workdir or os.getcwd(),
             is_workdir_required=workdir is not None,
             start_port=request.start_port,
@@ -140,12 +155,6 @@ class Preparation:
             grace=request.grace,
             orphan_grace=request.orphan_grace,
         )
-
-    def _script(self, script: Script | None) -> dict[str, Any] | None:
-        if script is None:
-            return None
-        name = os.path.basename(script.path)
-        return {"name": name, "path": script.path, "digest": script.digest, "size": len(script.content), "blob": 0}
 
     def _probes(self, prober: int) -> list[list[Any]]:
         """What this host shall try: others' candidates, unless they were configured or share its network stack."""
@@ -183,7 +192,7 @@ class Preparation:
             raise PlanRefused(unfit, hint="name a network that all hosts share with --network")
         master, coordinator = answers[0].extra_ports[:2]
         grounds = [
-            plan.Ground(a.python, a.run_dir, a.workdir, a.script, view.facts.get("env", {}), host.env)
+            plan.Ground(a.python, a.run_dir, a.workdir, next(iter(a.files), None), view.facts.get("env", {}), host.env)
             for a, view, host in zip(answers, self.views, self._hosts, strict=True)
         ]
         return plan.build(spec_of(self._request, self._run), layout.assign(sites, master, coordinator), grounds)

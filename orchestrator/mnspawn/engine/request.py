@@ -42,6 +42,8 @@ class RunRequest:
         workdir: folder to work in; None means this one where a host has it, else the home.
         start_port: first of the trainers' endpoint ports; None means 6070 where free, else any.
         network: data network (CIDR) or interface that addresses are taken from.
+        files: (name, content) pairs that go along, once per host, into `<run folder>/code`.
+        has_results: trainers have a third stream (Stream.RESULT), a file that MNSPAWN_RESULT_FILE names.
         grace, timeout, orphan_grace: seconds; timeout None means none.
         handle_signals: SIGINT, SIGTERM and SIGHUP stop the run (once), kill it (twice), leave it (three times).
     """
@@ -64,4 +66,6 @@ class RunRequest:
     transport: str = "asyncssh"
     ssh: SshOptions = field(default_factory=SshOptions)
     handle_signals: bool = False
+    files: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+    has_results: bool = False
     run: str | None = None
