@@ -144,7 +144,7 @@ def ranks(found: object, context: Context) -> tuple[range, ...]:
         raise _bad(expected, found)
     spans = []
     for part in found.split(","):
-        match = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", part, re.ASCII)
+        match = re.fullmatch(r"\s*([0-9]{1,6})\s*(?:-\s*([0-9]{1,6})\s*)?", part, re.ASCII)  # no run is larger
         if not match:
             raise _bad(expected, found)
         first, last = int(match[1]), int(match[2] or match[1])

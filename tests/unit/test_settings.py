@@ -244,7 +244,7 @@ def test_ports() -> None:
         ("0", (range(1),)),
         ("0,3-5", (range(1), range(3, 6))),
         (" 5 , 3 - 4, 3", (range(3, 6),)),
-        ("0-999999999", (range(1_000_000_000),)),
+        ("0-999999", (range(1_000_000),)),
         (4, (range(4, 5),)),
     ],
 )
@@ -252,7 +252,7 @@ def test_ranks(text: object, ranks: tuple[range, ...]) -> None:
     assert resolve({"ranks": text}, {}).ranks == ranks
 
 
-@pytest.mark.parametrize("text", ["", ",", "1,", "a", "-1", "1-", "1--2", "0x1", "1.5", True])
+@pytest.mark.parametrize("text", ["", ",", "1,", "a", "-1", "1-", "1--2", "0x1", "1.5", "0-1000000", True])
 def test_ranks_that_are_none(text: object) -> None:
     with pytest.raises(UsageError, match=r"^--ranks: expected ranks such as 0,3-5, found "):
         resolve({"ranks": text}, {})
