@@ -1,0 +1,169 @@
+"""Whoever disappears or is told to stop, nothing hangs and nothing is left: user, controller, agent, host, cable."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import Cluster, Running, wait_until
+
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(300)\n"
+STUBBORN = """
+import signal
+for name in ("SIGTERM", "SIGINT", "SIGHUP"):
+    signal.signal(getattr(signal, name), signal.SIG_IGN)
+"""
+SILENCE = 10.0  # seconds after which a link that says nothing is lost
+
+
+@pytest.fixture
+def sleep(tmp_path: Path) -> str:
+    script = tmp_path / "sleep.py"
+    script.write_text(SLEEP)
+    return str(script)
+
+
+@pytest.fixture
+def stubborn(tmp_path: Path) -> str:
+    script = tmp_path / "stubborn.py"
+    script.write_text(STUBBORN + SLEEP)
+    return str(script)
+
+
+def started(cluster: Cluster, script: str, *options: str, ranks: int) -> Running:
+    """A run of which every rank is up."""
+    command = ["--hosts", cluster.hosts_option, "--nproc-per-node", "2", *options, script]
+    running = cluster.start_mnspawn(*command)
+    try:
+        running.wait_for(lambda: running.stdout.count("up") == ranks, what="all ranks are up")
+    except AssertionError:
+        running.__exit__(None, None, None)
+        raise
+    return running
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=["INT", "TERM", "HUP"],
+)
+def test_a_signal_stops_all_ranks(cluster: Cluster, sleep: str, number: int, status: int) -> None:
+    with started(cluster, sleep, ranks=6) as running:
+        running.send_signal(number)
+        done = running.wait(5)
+        assert done.status == status, done
+        assert done.seconds < 10
+        assert "Traceback" not in done.stderr
+        cluster.wait_idle(0.5)
+
+
+def test_ctrl_c_once_kills_what_ignores_it_after_the_grace(cluster: Cluster, stubborn: str) -> None:
+    with started(cluster, stubborn, "--grace", "1", ranks=6) as running:
+        running.interrupt()
+        assert running.wait(5).status == 130
+        cluster.wait_idle(0.5)
+
+
+def test_ctrl_c_twice_kills_at_once(cluster: Cluster, stubborn: str) -> None:
+    with started(cluster, stubborn, "--grace", "60", ranks=6) as running:
+        running.interrupt()
+        running.wait_for(lambda: "stop" in running.stderr)
+        running.interrupt()
+        assert running.wait(5).status == 130
+        cluster.wait_idle(0.5)
+
+
+def test_ctrl_c_three_times_leaves_and_hosts_clean_up_alone(
+    make_cluster: Callable[..., Cluster], stubborn: str
+) -> None:
+    cluster = make_cluster(2)
+    with started(cluster, stubborn, "--grace", "2", "--orphan-grace", "1", ranks=4) as running:
+        cluster["h2"].cut()  # or the second would do
+        for number in range(3):
+            running.interrupt()
+            if number < 2:
+                said = len(running.stderr)
+                wait_until(lambda said=said: len(running.stderr) > said or running.popen.poll() is not None, 5)
+        assert running.wait(3).status == 130
+        cluster.wait_idle(SILENCE + 1 + 2 + 5)
+
+
+def test_ctrl_c_while_hosts_are_still_being_dialled(make_cluster: Callable[..., Cluster], sleep: str) -> None:
+    cluster = make_cluster(2)
+    cluster["h2"].cut()
+    with cluster.start_mnspawn("--hosts", cluster.hosts_option, "--nproc-per-node", "1", sleep) as running:
+        running.wait_for(lambda: any(process.argv[0].endswith("python3") for process in cluster["h1"].processes()))
+        running.interrupt()
+        done = running.wait(3)
+        assert done.status == 130, done
+        assert "Traceback" not in done.stderr
+        cluster.wait_idle(3)
+
+
+def test_hosts_clean_up_when_the_controller_is_killed(cluster: Cluster, sleep: str) -> None:
+    with started(cluster, sleep, "--orphan-grace", "1", "--grace", "1", ranks=6) as running:
+        running.send_signal(signal.SIGKILL)
+        running.wait(1)
+        cluster.wait_idle(1 + 1 + 3)
+
+
+def test_a_killed_agent_takes_its_trainers_with_it(make_cluster: Callable[..., Cluster], sleep: str) -> None:
+    cluster = make_cluster(2)
+    host = cluster["h2"]
+    with started(cluster, sleep, "--grace", "1", "--orphan-grace", "1", ranks=4) as running:
+        for process in host.processes():
+            if not process.argv[-1].endswith("sleep.py"):
+                host.run("kill", "-KILL", str(process.pid))
+        done = running.wait(15)
+        assert done.status == 5, done
+        assert "h2" in done.stderr
+        assert "Traceback" not in done.stderr
+        cluster.wait_idle(2)
+
+
+def test_a_host_that_is_switched_off_ends_the_run(make_cluster: Callable[..., Cluster], sleep: str) -> None:
+    cluster = make_cluster(2)
+    with started(cluster, sleep, "--grace", "1", "--orphan-grace", "2", ranks=4) as running:
+        cluster["h2"].off()
+        done = running.wait(SILENCE + 2 + 1 + 10)
+        assert done.status == 5, done
+        assert "h2" in done.stderr
+        cluster.wait_idle(1)
+
+
+def test_a_cut_link_ends_the_run_on_both_sides(make_cluster: Callable[..., Cluster], sleep: str) -> None:
+    cluster = make_cluster(2)
+    with started(cluster, sleep, "--grace", "1", "--orphan-grace", "2", ranks=4) as running:
+        cluster["h2"].cut()
+        done = running.wait(SILENCE + 2 + 1 + 10)
+        assert done.status == 5, done
+        assert "h2" in done.stderr
+        cluster.wait_idle(SILENCE + 2 + 1 + 5)
+
+
+def test_a_link_that_comes_back_in_time_goes_on_and_loses_nothing(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    cluster = make_cluster(2)
+    script = tmp_path / "count.py"
+    script.write_text(
+        "import os, time\nfor number in range(240):\n    print('n', number, flush=True)\n    time.sleep(0.1)\n"
+    )
+    command = ["--hosts", cluster.hosts_option, "--nproc-per-node", "1", "--orphan-grace", "30", str(script)]
+    with cluster.start_mnspawn(*command) as running:
+        running.wait_for(lambda: "[h2:1] n 10\n" in running.stdout)
+        cluster["h2"].cut()
+        running.wait_for(lambda: "h2" in running.stderr, SILENCE + 5, "the loss is told")
+        cluster["h2"].heal()
+        done = running.wait(60)
+    assert done.status == 0, done
+    lines = [line for line in done.stdout.splitlines() if line.startswith("[h2:1]")]
+    assert lines == [f"[h2:1] n {number}" for number in range(240)]
+
+
+def test_a_timeout_stops_the_run(cluster: Cluster, sleep: str) -> None:
+    command = ["--hosts", "h1,h2", "--nproc-per-node", "1", "--timeout", "1.5", sleep]
+    done = cluster.mnspawn(*command, timeout=10)
+    assert done.status == 124, done
+    cluster.wait_idle(0.5)
