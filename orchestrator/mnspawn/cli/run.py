@@ -131,9 +131,8 @@ def listeners_of(settings: Settings, host_count: int) -> list[Listener]:
     events = None if settings.events is None else EventsSink.open(str(settings.events))
     stdout = 2 if settings.events is not None and str(settings.events) == "-" else 1
     mode = OutputMode.NONE if settings.dry_run else OutputMode(settings.output)
-    ranks = None if settings.ranks is None else {rank for span in settings.ranks for rank in span}
     wording = EventWording(host_count, settings.verbose)
-    console = ConsoleSink(mode, ranks=ranks, wording=wording, stdout=stdout)
+    console = ConsoleSink(mode, ranks=settings.ranks, wording=wording, stdout=stdout)
     console.show_live(wording.connecting())
     _log_to(console, settings.verbose)
     return [console] if events is None else [console, events]

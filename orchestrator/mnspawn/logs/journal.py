@@ -10,6 +10,7 @@ each event in order, those of `base64` if it is there, else `text` in UTF-8.
 import codecs
 import dataclasses
 import json
+import logging
 import os
 import re
 from base64 import b64encode
@@ -22,6 +23,7 @@ from mnspawn.errors import UsageError
 from mnspawn.events import Event, HostLost, OutputLost, Stream, TrainerExited, TrainerOutput
 from mnspawn.logs.writer import ThreadedWriter, wait_written
 
+log = logging.getLogger(__name__)
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -31,7 +33,7 @@ class EventsSink:
     def __init__(self, fd: int, *, owns_fd: bool = False) -> None:
         self._fd = fd
         self._owns_fd = owns_fd
-        self._writer = ThreadedWriter("events")
+        self._writer = ThreadedWriter("events", self._on_failure)
         self._held: dict[tuple[int, Stream], TrainerOutput] = {}  # the first bytes of a character that is not whole yet
 
     @classmethod
@@ -79,6 +81,9 @@ class EventsSink:
         if self._owns_fd:
             self._owns_fd = False
             os.close(self._fd)
+
+    def _on_failure(self, fd: int, exc: OSError) -> None:
+        log.error("events: %s: from here on they are not written", exc.strerror)
 
     def _put(self, event: Event) -> None:
         line = json.dumps(describe(event), separators=(",", ":"), default=str)

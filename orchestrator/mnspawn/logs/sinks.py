@@ -1,7 +1,7 @@
 """The console: a listener that takes events in the loop's thread and never blocks it."""
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -84,13 +84,13 @@ class ConsoleSink:
         self,
         mode: OutputMode = OutputMode.PREFIX,
         *,
-        ranks: Collection[int] | None = None,
+        ranks: Sequence[range] | None = None,
         wording: Wording | None = None,
         stdout: int = 1,
         stderr: int = 2,
     ) -> None:
         self._mode = mode
-        self._ranks = None if ranks is None else frozenset(ranks)
+        self._ranks = ranks
         self._wording: Wording = wording or Silence()
         self._fds = {Stream.STDOUT: stdout, Stream.STDERR: stderr}
         self._err = Surface(ThreadedWriter("console stderr", self._on_failure), is_terminal=os.isatty(stderr))
@@ -120,8 +120,7 @@ class ConsoleSink:
                 self._on_output(event)
                 return
             case RunStarting():
-                shown = range(event.world_size) if self._ranks is None else self._ranks
-                self._is_alone = len(shown) == 1
+                self._count_ranks(event.world_size)
             case TrainerStarted():
                 self._hosts[event.rank] = event.host
             case TrainerExited():
@@ -160,7 +159,7 @@ class ConsoleSink:
             return
         source = self._sources.get((event.rank, event.stream))
         if source is None:
-            if self._ranks is not None and event.rank not in self._ranks:
+            if self._ranks is not None and not any(event.rank in span for span in self._ranks):
                 return
             source = self._open_source(event)
         if source.is_direct:
@@ -172,6 +171,12 @@ class ConsoleSink:
         source.surface.show(source.fd, source.owner, block, source.prefix)
         if source.surface.is_terminal and b"\r" in block and not block.endswith(b"\n"):
             source.surface.close_line()  # a bar that has filled the limit: leave its states, go on below
+
+    def _count_ranks(self, world_size: int) -> None:
+        spans = [range(world_size)] if self._ranks is None else self._ranks
+        self._is_alone = sum(len(range(span.start, min(span.stop, world_size))) for span in spans) == 1
+        if any(span.stop > world_size for span in spans):
+            self._say(f"mnspawn: --ranks: there are no ranks behind {world_size - 1} in this run")
 
     def _open_source(self, event: TrainerOutput) -> _Source:
         self._hosts[event.rank] = event.host

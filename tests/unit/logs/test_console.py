@@ -4,7 +4,7 @@ import asyncio
 import os
 import pty
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -47,7 +47,7 @@ def exited(rank: int, host: str = "a") -> TrainerExited:
 
 
 def show(
-    events: Iterable[Event], mode: OutputMode = OutputMode.PREFIX, ranks: set[int] | None = None
+    events: Iterable[Event], mode: OutputMode = OutputMode.PREFIX, ranks: Sequence[range] | None = None
 ) -> tuple[bytes, bytes]:
     """What stands on stdout and on stderr in the end."""
     out_reader, out = os.pipe()
@@ -102,8 +102,14 @@ def test_ours_is_on_stderr_in_order_with_the_trainers() -> None:
 
 
 def test_only_chosen_ranks_are_shown() -> None:
-    out, _ = show([output(rank, b"x\n") for rank in range(4)], ranks={1, 3})
+    out, _ = show([output(rank, b"x\n") for rank in range(4)], ranks=[range(1, 2), range(3, 4)])
     assert out == b"[a:1] x\n[a:3] x\n"
+
+
+def test_ranks_that_a_run_does_not_have_are_told() -> None:
+    _, err = show([starting(4)], ranks=[range(3, 10**9)])
+    assert err == b"mnspawn: --ranks: there are no ranks behind 3 in this run\n"
+    assert show([starting(4)], ranks=[range(3, 4)]) == (b"", b"")
 
 
 def test_none_shows_no_output_but_ours() -> None:
@@ -126,7 +132,7 @@ def test_plain_passes_the_bytes_of_an_only_rank_unchanged() -> None:
     raw = b"prompt> \x00\xff\r50%\r100%"
     out, _ = show([starting(1), output(0, raw[:5]), output(0, raw[5:]), exited(0)], OutputMode.PLAIN)
     assert out == raw
-    out, _ = show([starting(4), output(2, raw), output(0, b"x\n")], OutputMode.PLAIN, ranks={2})
+    out, _ = show([starting(4), output(2, raw), output(0, b"x\n")], OutputMode.PLAIN, ranks=[range(2, 3)])
     assert out == raw
 
 

@@ -132,3 +132,11 @@ def test_a_file_that_cant_be_written_is_a_usage_error(tmp_path: Path) -> None:
 def test_the_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     write(tmp_path, [exited()])
     assert (tmp_path / "events.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_full_disk_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with open("/dev/full", "wb") as full:
+        sink = EventsSink(full.fileno())
+        sink.on_event(exited())
+        asyncio.run(sink.aclose())
+    assert "No space left on device" in caplog.text
