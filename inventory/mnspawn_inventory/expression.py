@@ -176,3 +176,14 @@ def slots_and_devices(operand: Operand, place: Origin | None) -> tuple[int | Non
         return fields.slots(operand.numbers, place), None
     positions = fields.devices(operand.numbers, place)
     return len(positions), positions
+
+
+def parts(text: str, place: Origin | None) -> list[str]:
+    """The names, ranges and @groups of a plain list, as they are written; commas inside brackets don't cut."""
+    pieces = _pieces(text, place)
+    for operator, piece in pieces:
+        if operator != ",":
+            raise InventoryError(
+                "not a plain list of hosts", place=place, found=f"{operator}{piece}", expected="names and ranges"
+            )
+    return [piece for _, piece in pieces]

@@ -1,13 +1,14 @@
 """Ranges in host names: `gpu[01-16/2,20]` to names in the order written, and names back to ranges (ClusterShell)."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from mnspawn_inventory.draft import MAX_HOSTS
 from mnspawn_inventory.errors import InventoryError, Origin
 
 PIECE = re.compile(r"([0-9]+)(?:-([0-9]+)(?:/([0-9]+))?)?", re.ASCII)
+LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.ASCII)
 MAX_DIGITS = 12
 
 
@@ -82,34 +83,42 @@ def fold(names: Iterable[str]) -> str:
     return ",".join([*folded, *addresses])
 
 
-def fold_in_order(names: Sequence[str]) -> list[str]:
-    """Short patterns that expand to exactly these names in exactly this order."""
-    patterns: list[str] = []
-    run: list[tuple[str, str, str]] = []
-    for name in names:
-        match = re.fullmatch(r"(.*?)([0-9]+)([^0-9]*)", name) if ":" not in name else None
-        parts = (match[1], match[2], match[3]) if match else (name, "", "")
-        if run and not _follows(run, parts):
-            patterns.append(_pattern(run))
-            run = []
-        run.append(parts)
-    if run:
-        patterns.append(_pattern(run))
-    return patterns
+class Run:
+    """Names that count up by one, `n08` to `n11`, so that one pattern expands to them in their order."""
+
+    __slots__ = ("_count", "_first", "_head", "_last", "_tail")
+
+    def __init__(self) -> None:
+        self._head = self._first = self._last = self._tail = ""
+        self._count = 0
+
+    def takes(self, name: str) -> bool:
+        """Whether the name is the next one of this run."""
+        head, number, tail = _parts(name)
+        if not self._count or not number or not self._first or (head, tail) != (self._head, self._tail):
+            return not self._count
+        width = len(self._first) if self._first.startswith("0") else 0
+        return len(self._first) <= MAX_DIGITS and number == str(int(self._first) + self._count).zfill(width)
+
+    def add(self, name: str) -> None:
+        """Append a name that the run takes."""
+        head, number, tail = _parts(name)
+        if not self._count:
+            self._head, self._first, self._tail = head, number, tail
+        self._last = number
+        self._count += 1
+
+    @property
+    def pattern(self) -> str:
+        if self._count == 1:
+            return self._head + self._first + self._tail
+        return f"{self._head}[{self._first}-{self._last}]{self._tail}"
 
 
-def _follows(run: list[tuple[str, str, str]], parts: tuple[str, str, str]) -> bool:
-    """Whether the next number continues the run as `expand` would count it."""
-    head, first, tail = run[0]
-    if not first or not parts[1] or len(first) > MAX_DIGITS or (head, tail) != (parts[0], parts[2]):
-        return False
-    width = len(first) if first.startswith("0") else 0
-    return parts[1] == str(int(first) + len(run)).zfill(width)
-
-
-def _pattern(run: list[tuple[str, str, str]]) -> str:
-    head, first, tail = run[0]
-    return head + first + tail if len(run) == 1 else f"{head}[{first}-{run[-1][1]}]{tail}"
+def _parts(name: str) -> tuple[str, str, str]:
+    """What is before and after the last number of a name; IPv6 addresses don't count."""
+    match = LAST_NUMBER.fullmatch(name) if ":" not in name else None
+    return (match[1], match[2], match[3]) if match else (name, "", "")
 
 
 def node_set(names: Iterable[str]) -> Any:

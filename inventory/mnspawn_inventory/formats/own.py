@@ -7,6 +7,7 @@ from pathlib import Path as FilePath
 from mnspawn_inventory import fields, names, nodeset
 from mnspawn_inventory.draft import ALL, Draft, GroupDraft, Values, did_you_mean, unknown_key
 from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.expression import parts
 from mnspawn_inventory.formats.toml_places import Path, TomlPlaces
 from mnspawn_inventory.model import SecretRef
 from mnspawn_inventory.text import Text
@@ -53,6 +54,26 @@ def load(text: Text) -> dict[str, object]:
         raise InventoryError("not valid TOML: nested too deeply", place=Origin(text.source)) from None
 
 
+def is_plural(pattern: str) -> bool:
+    """Whether it may stand for several hosts: a range, or several patterns with commas between them."""
+    return "," in pattern or nodeset.has_range(pattern)
+
+
+def expand(pattern: str, place: Origin | None) -> list[str]:
+    """The hosts of `gpu[01-04,07]`, or of several patterns with commas between them, in the order written."""
+    if not is_plural(pattern):
+        return [names.check_host(pattern, place)]
+    found = [name for part in parts(pattern, place) for name in _names(part, place)]
+    if len(set(found)) < len(found):
+        raise InventoryError("a host is named twice", place=place, found=pattern, expected="each host once")
+    return found
+
+
+def _names(part: str, place: Origin | None) -> list[str]:
+    expanded = nodeset.expand(part, place) if nodeset.has_range(part) else [part]
+    return [names.check_host(name, place) for name in expanded]
+
+
 class _Reader:
     def __init__(self, text: Text, document: dict[str, object], draft: Draft) -> None:
         self._places = TomlPlaces(text.content, text.source)
@@ -67,19 +88,24 @@ class _Reader:
         hosts = self._document.get("hosts", {})
         if isinstance(hosts, list):
             for item_path, pattern in self._strings(hosts, ("hosts",), "a host name"):
-                for name in self._expand(pattern, self._places.value(item_path)):
+                for name in expand(pattern, self._places.value(item_path)):
                     self._draft.host(name, self._places.value(item_path))
             return
+        single: list[tuple[str, dict[str, object], Path]] = []
         for pattern, settings in self._table(hosts, ("hosts",), "tables [hosts.NAME], or a list of names").items():
             path: Path = ("hosts", pattern)
-            place = self._places.key(path)
-            expanded = self._expand(pattern, place)
+            expanded = expand(pattern, self._places.key(path))
             table = self._table(settings, path, "a table of settings")
             for index, name in enumerate(expanded):
-                values = self._draft.host(name, place)
-                self._settings(values, table, path, HOST_KEYS, index, len(expanded))
+                values = self._draft.host(name, self._places.key(path))
+                if is_plural(pattern):
+                    self._settings(values, table, path, HOST_KEYS, index, len(expanded))
+            if not is_plural(pattern):
+                single.append((expanded[0], table, path))
             for group_path, group in self._strings(table.get("groups", []), (*path, "groups"), "a group's name"):
                 self._group(group, self._places.value(group_path)).hosts.update(dict.fromkeys(expanded))
+        for name, table, path in single:  # a table of its own says more than a range's, wherever it stands
+            self._settings(self._draft.host(name, None), table, path, HOST_KEYS)
 
     def read_groups(self) -> None:
         groups = self._table(self._document.get("groups", {}), ("groups",), "tables [groups.NAME]")
@@ -122,7 +148,7 @@ class _Reader:
             if pattern.startswith("@"):
                 self._child(group, pattern[1:], place)
                 continue
-            for name in self._expand(pattern, place):
+            for name in expand(pattern, place):
                 self._draft.host(name, place)
                 members[name] = None
         group.hosts = members
@@ -146,7 +172,7 @@ class _Reader:
                 for name, value in self._table(raw, here, "a table of labels").items():
                     values.set_label(name, value, self._places.value((*here, name)))
             elif key in fields.FIELDS:
-                if key in RANGED and isinstance(raw, str) and nodeset.has_range(raw):
+                if key in RANGED and isinstance(raw, str) and is_plural(raw):
                     raw = self._one_of(raw, place, index, count)
                 values.set(key, raw, place)
             elif key not in known and not key.startswith("x-"):
@@ -177,7 +203,7 @@ class _Reader:
         return SecretRef(file=file if file.startswith("~") else str(self._folder / file))
 
     def _one_of(self, pattern: str, place: Origin, index: int, count: int) -> str:
-        addresses = nodeset.expand(pattern, place)
+        addresses = expand(pattern, place)
         if len(addresses) != count:
             raise InventoryError(
                 "not as many addresses as hosts",
@@ -186,11 +212,6 @@ class _Reader:
                 expected=f"{count}, one for each host" if count > 1 else "one address",
             )
         return addresses[index]
-
-    def _expand(self, pattern: str, place: Origin) -> list[str]:
-        if not nodeset.has_range(pattern):
-            return [names.check_host(pattern, place)]
-        return [names.check_host(name, place) for name in nodeset.expand(pattern, place)]
 
     def _table(self, raw: object, path: Path, expected: str) -> dict[str, object]:
         if not isinstance(raw, dict):

@@ -30,6 +30,10 @@ class TomlPlaces:
         self._keys: dict[Path, int] = {}
         self._values: dict[Path, int] = {}
         self._tables: dict[Path, int] = {}
+        # (path, start, end) of every key as it is written, and (path, start) of every header's line
+        self.key_spans: list[tuple[Path, int, int]] = []
+        self.headers: list[tuple[Path, int]] = []
+        self.value_spans: dict[Path, tuple[int, int]] = {}
         self._document()
 
     def key(self, path: Path) -> Origin:
@@ -63,10 +67,12 @@ class TomlPlaces:
             self._skip(SKIP)
 
     def _header(self) -> Path:
+        start = self._at
         is_array = self._content.startswith("[[", self._at)
         self._at += 2 if is_array else 1
         path = self._key(())
         self._at += 2 if is_array else 1
+        self.headers.append((path, start))
         if is_array:
             count = self._tables[path] = self._tables.get(path, -1) + 1
             path = (*path, count)
@@ -93,6 +99,7 @@ class TomlPlaces:
                 part = self._skip(BARE_KEY)
             path = (*path, part)
             self._keys.setdefault(path, start)
+            self.key_spans.append((path, start, self._at))
             self._skip(BLANK)
             if self._content[self._at] != ".":
                 return path
@@ -114,6 +121,7 @@ class TomlPlaces:
         else:
             self._values[path] = start
             self._skip(SCALAR)
+        self.value_spans[path] = (start, self._at)
 
     def _items(self, path: Path, *, is_table: bool) -> None:
         index = 0

@@ -1,0 +1,370 @@
+"""Changes to our own format that keep every comment and every key: add, set, remove, merge. Text to text, no I/O."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mnspawn_inventory.draft import ALL, Draft, did_you_mean
+from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.formats import own
+from mnspawn_inventory.model import Group, Host, Inventory
+from mnspawn_inventory.names import check_group
+from mnspawn_inventory.said import settings_of
+from mnspawn_inventory.text import Text
+from mnspawn_inventory.toml_surgery import comments_of, cut_tables, insert_tables, rename, written
+from mnspawn_inventory.toml_text import RANGED, HostRun, group_settings, patterns, table_text, toml_key
+
+Settings = Mapping[str, object]  # field, "env.NAME" or "labels.NAME" -> value; None takes it away
+
+
+class Document:
+    """One TOML inventory that is being edited."""
+
+    def __init__(self, text: str, source: str) -> None:
+        import tomlkit  # late: only edits need it
+
+        self._kit = tomlkit
+        self.source = source
+        self.inventory = read(text, source)
+        self._root = tomlkit.parse(text)
+
+    def text(self) -> str:
+        """The document as it is now.
+
+        Raises:
+            InventoryError: the edits would leave an inventory that can't be read.
+        """
+        text = self._kit.dumps(self._root)
+        read(text, self.source)
+        return text
+
+    def add(self, targets: Sequence[str], settings: Settings, groups: Iterable[str] = ()) -> list[str]:
+        """Add hosts, each argument a name or a range. Gives the new names."""
+        known = {host.name for host in self.inventory.hosts}
+        added: list[str] = []
+        for target in targets:
+            for name in self._expand(target):
+                if name in known or name in added:
+                    raise InventoryError(
+                        "the host is there already",
+                        place=Origin(self.source),
+                        found=name,
+                        expected="a new host",
+                        hint="mnspawn inventory set changes it",
+                    )
+                added.append(name)
+        self._put_hosts([(target, nested(settings)) for target in targets])
+        for group in groups:
+            self._join(group, targets)
+        return added
+
+    def merge(self, runs: Iterable[HostRun], other: Inventory) -> None:
+        """Add the hosts and groups of another inventory; hosts that are there keep what the other does not say."""
+        known = {host.name for host in self.inventory.hosts}
+        new: list[tuple[str, Settings]] = []
+        for run in runs:
+            if known.isdisjoint(run.names):
+                new.append((run.pattern, run.settings))
+                continue
+            for index, name in enumerate(run.names):
+                settings = one_of(run.settings, index, len(run.names), self.source)
+                if name in known:
+                    self._update(self._host_table(name), settings)
+                else:
+                    new.append((name, settings))
+        self._put_hosts(new)
+        there = {group.name: group for group in self.inventory.groups}
+        fresh = [group for group in other.groups if group.name not in there]
+        self._put("groups", [(group.name, group_settings(group, other)) for group in fresh])
+        for group in other.groups:
+            if group.name in there:
+                self._merge_group(there[group.name], group, other)
+
+    def _merge_group(self, there: Group, group: Group, other: Inventory) -> None:
+        listed = group_settings(group, other).get("hosts", [])
+        members = [name for pattern in listed for name in own.expand(pattern, None)] if isinstance(listed, list) else []
+        missing = [name for name in members if name not in there.hosts]
+        if missing:
+            self._join(group.name, patterns(missing))
+        children = [child for child in group.children if child not in there.children]
+        if children:
+            self._group_table(group.name).setdefault("children", self._kit.array()).extend(children)
+
+    def set(self, targets: Sequence[str], settings: Settings) -> list[str]:
+        """Set fields of hosts, ranges, @groups; gives what was changed."""
+        changed: list[str] = []
+        known = {host.name for host in self.inventory.hosts}
+        for target in targets:
+            if target.startswith("@"):
+                self._check_group(target[1:])
+                self._update(self._group_table(target[1:]), settings)
+                changed.append(target)
+                continue
+            names = self._expand(target)
+            self._check_hosts(names, known)
+            tables = self._tables("hosts")
+            if target in tables and not (len(names) > 1 and any(name in tables for name in names)):
+                self._update(tables[target], settings)
+            else:
+                for index, name in enumerate(names):
+                    self._update(self._host_table(name), one_of(settings, index, len(names), self.source))
+            changed.extend(names)
+        return changed
+
+    def remove(self, targets: Sequence[str]) -> list[str]:
+        """Remove hosts, ranges and @groups from everywhere; gives what was removed."""
+        removed: list[str] = []
+        for target in targets:
+            if target.startswith("@"):
+                self._check_group(target[1:])
+                self._remove_group(target[1:])
+                removed.append(target)
+                continue
+            names = self._expand(target)
+            self._check_hosts(names, {host.name for host in self.inventory.hosts} - {*removed})
+            removed.extend(names)
+        self._remove_hosts({name for name in removed if not name.startswith("@")})
+        return removed
+
+    def _remove_hosts(self, gone: Collection[str]) -> None:
+        hosts = self._root.get("hosts", [])
+        if isinstance(hosts, list):
+            self._thin_out(hosts, gone)
+        for group in self._tables("groups").values():
+            self._thin_out(group if isinstance(group, list) else group.get("hosts", []), gone)
+        empty: list[str] = []
+        for pattern in [str(key) for key in self._tables("hosts")]:
+            names = own.expand(pattern, None)
+            left = [name for name in names if name not in gone]
+            if not left:
+                empty.append(pattern)
+            elif left != names:
+                self._shrink(pattern, names, left)
+        self._cut("hosts", empty)
+
+    def _cut(self, top: str, names: Collection[str]) -> None:
+        """Take tables away; what stands behind them, comments too, stays."""
+        if not names:
+            return
+        text, cut = cut_tables(self._kit.dumps(self._root), top, set(names))
+        self._root = self._kit.parse(text)
+        for name in names:
+            if name not in cut or name in self._tables(top):  # written inline, or with dots
+                del self._root[top][name]
+
+    def _shrink(self, pattern: str, names: list[str], left: list[str]) -> None:
+        """Give a range's table the name of what is left of it, and its addresses with it."""
+        table = self._tables("hosts")[pattern]
+        addresses: dict[str, object] = {}
+        for key in RANGED:
+            if key in table and own.is_plural(str(table[key])):
+                every = own.expand(str(table[key]), None)
+                addresses[key] = shortened([every[names.index(name)] for name in left])
+        text = rename(self._kit.dumps(self._root), ("hosts", pattern), shortened(left), addresses)
+        self._root = self._kit.parse(text)
+
+    def _thin_out(self, members: Any, gone: Collection[str]) -> None:
+        """Take names out of a list of patterns; a range is replaced by what is left of it."""
+        for index in reversed(range(len(members))):
+            pattern = str(members[index])
+            if pattern.startswith("@"):
+                continue
+            names = own.expand(pattern, None)
+            left = [name for name in names if name not in gone]
+            if not left:
+                del members[index]
+            elif left != names:
+                members[index] = shortened(left)
+
+    def _remove_group(self, name: str) -> None:
+        if name in self._tables("groups"):
+            self._cut("groups", [name])
+        for group in self._tables("groups").values():
+            members = group if isinstance(group, list) else group.get("hosts", [])
+            if f"@{name}" in members:
+                members.remove(f"@{name}")
+            if not isinstance(group, list) and name in group.get("children", []):
+                group["children"].remove(name)
+        for host in self._tables("hosts").values():
+            if name in host.get("groups", []):
+                host["groups"].remove(name)
+
+    # -- what they share
+
+    def _tables(self, top: str) -> Any:
+        tables = self._root.get(top)
+        return tables if tables is not None and not isinstance(tables, list) else {}
+
+    def _expand(self, pattern: str) -> list[str]:
+        return own.expand(pattern, Origin(self.source))
+
+    def _check_hosts(self, names: Iterable[str], known: Collection[str]) -> None:
+        for name in names:
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise InventoryError("no such host", place=Origin(self.source), found=name, hint=hint)
+
+    def _check_group(self, name: str) -> None:
+        known = [ALL, *(group.name for group in self.inventory.groups)]
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise InventoryError("no such group", place=Origin(self.source), found=f"@{name}", hint=hint)
+
+    def _host_table(self, name: str) -> Any:
+        if name not in self._tables("hosts"):
+            self._put_hosts([(name, {})])
+        return self._tables("hosts")[name]
+
+    def _group_table(self, name: str) -> Any:
+        tables = self._tables("groups")
+        if name in tables and isinstance(tables[name], list):  # the short form: a list of hosts
+            members = written(self._kit.dumps(self._root), ("groups", name))
+            del self._root["groups"][name]
+            self._insert("groups", f"[groups.{toml_key(name)}]\nhosts = {members}\n")
+        elif name not in tables:
+            self._put("groups", [(name, {})])
+        return self._tables("groups")[name]
+
+    def _put_hosts(self, new: Sequence[tuple[str, Settings]]) -> None:
+        hosts = self._root.get("hosts")
+        if isinstance(hosts, list) and new:  # the short form can't hold settings: every host gets a table
+            listed = [str(item) for item in hosts]
+            comments = comments_of(written(self._kit.dumps(self._root), ("hosts",)))
+            del self._root["hosts"]
+            self._insert("hosts", comments + "\n".join(table_text(("hosts", one), {}) for one in listed))
+            new = [pair for pair in new if pair[0] not in listed]
+        self._put("hosts", new)
+
+    def _put(self, top: str, new: Sequence[tuple[str, Settings]]) -> None:
+        """Add tables; where the top is written inline, inside of it."""
+        if not new:
+            return
+        parent = self._root.get(top)
+        if parent is not None and type(parent).__name__ == "InlineTable":
+            for name, settings in new:
+                parent[name] = self._item(settings)
+            return
+        self._insert(top, "\n".join(table_text((top, name), settings) for name, settings in new))
+
+    def _insert(self, top: str, block: str) -> None:
+        self._root = self._kit.parse(insert_tables(self._kit.dumps(self._root), top, block))
+
+    def _item(self, value: object) -> Any:
+        if isinstance(value, Mapping):
+            inline = self._kit.inline_table()
+            for key, item in value.items():
+                inline[str(key)] = self._item(item)
+            return inline
+        return self._kit.item(list(value) if isinstance(value, tuple) else value)
+
+    def _update(self, table: Any, settings: Settings) -> None:
+        """Set and take away fields; `env.NAME` and `labels.NAME` reach into their tables."""
+        for key, value in settings.items():
+            top, _, inner = key.partition(".")
+            if inner:
+                if top not in table:
+                    if value is None:
+                        continue
+                    table[top] = self._kit.inline_table()
+                self._put_value(table[top], inner, value)
+            elif isinstance(value, Mapping) and top in table:
+                for name, one in value.items():
+                    self._put_value(table[top], name, one)
+            else:
+                self._put_value(table, key, value)
+
+    def _put_value(self, table: Any, key: str, value: object) -> None:
+        if value is None:
+            if key in table:
+                del table[key]
+        elif key in table:
+            if table[key] != value:
+                table[key] = self._item(value)
+        elif isinstance(table, self._kit.items.Table):
+            behind = []  # comments that end the table belong to what follows it
+            body = table.value.body
+            while body and body[-1][0] is None:
+                behind.append(body.pop())
+            table[key] = self._item(value)
+            body.extend(reversed(behind))
+        else:
+            table[key] = self._item(value)
+
+    def _join(self, group: str, members: Iterable[str]) -> None:
+        if check_group(group, Origin("--group")) == ALL:
+            raise InventoryError("every host is in the group all", place=Origin("--group"), found=group)
+        tables = self._tables("groups")
+        if group in tables and isinstance(tables[group], list):
+            hosts = tables[group]
+        else:
+            hosts = self._group_table(group).setdefault("hosts", self._kit.array())
+        hosts.extend(member for member in members if member not in hosts)
+
+
+def read(text: str, source: str) -> Inventory:
+    """Read a document that is being edited: keys that nobody knows are kept, not refused."""
+    draft = Draft(source, "toml", is_lenient=True)
+    own.read(Text(source, text), draft)
+    return draft.finish()
+
+
+def nested(settings: Settings) -> dict[str, object]:
+    """`env.NAME` and `labels.NAME` as tables; what would be taken away is not there."""
+    made: dict[str, object] = {}
+    for key, value in settings.items():
+        top, _, inner = key.partition(".")
+        if value is None:
+            continue
+        if inner:
+            table = made.setdefault(top, {})
+            assert isinstance(table, dict)
+            table[inner] = value
+        else:
+            made[key] = value
+    return made
+
+
+def one_of(settings: Settings, index: int, count: int, source: str) -> dict[str, object]:
+    """The settings of one host of several: a range of addresses gives each its own."""
+    chosen = dict(settings)
+    for key in RANGED:
+        value = chosen.get(key)
+        if isinstance(value, str) and own.is_plural(value):
+            addresses = own.expand(value, Origin(source))
+            if len(addresses) != count:
+                place = Origin(source)
+                expected = f"{count}, one for each host"
+                raise InventoryError("not as many addresses as hosts", place=place, found=value, expected=expected)
+            chosen[key] = addresses[index]
+    return chosen
+
+
+def shortened(names: Sequence[str]) -> str:
+    """One pattern that stands for exactly these names in this order: `gpu[01-02,04]`, else with commas."""
+    found = patterns(names)
+    heads = {pattern.partition("[")[0] if "[" in pattern else pattern.rstrip("0123456789") for pattern in found}
+    if len(found) == 1 or len(heads) > 1 or not all(pattern[-1] in "]0123456789" for pattern in found):
+        return ",".join(found)
+    head = heads.pop()
+    return f"{head}[{','.join(pattern[len(head) :].strip('[]') for pattern in found)}]"
+
+
+def conflicts(there: Inventory, other: Inventory) -> list[tuple[str, str]]:
+    """(host, field) pairs of which the two inventories say different things."""
+    known = {host.name: settings_of(host) for host in there.hosts}
+    return [
+        (host.name, field)
+        for host in other.hosts
+        if host.name in known
+        for field, value in settings_of(host).items()
+        if field in known[host.name] and known[host.name][field] != value
+    ]
+
+
+def only(inventory: Inventory, hosts: Sequence[Host]) -> Inventory:
+    """The inventory with these hosts only, and groups cut down to them."""
+    names = {host.name for host in hosts}
+    groups = tuple(
+        replace(group, hosts=tuple(name for name in group.hosts if name in names)) for group in inventory.groups
+    )
+    return replace(inventory, hosts=tuple(hosts), groups=groups)

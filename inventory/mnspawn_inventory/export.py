@@ -1,0 +1,148 @@
+"""Write an inventory as a hostfile, TOML, Ansible YAML, ssh_config or JSON. Says what a format can't hold. Pure."""
+
+import json
+from collections.abc import Iterator
+
+from mnspawn_inventory import fields
+from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.model import Group, Host, Inventory
+from mnspawn_inventory.said import own_hosts, settings_of
+from mnspawn_inventory.toml_text import to_toml
+
+EXPORTS = ("toml", "hostfile", "ansible-yaml", "ssh-config", "json")
+
+ANSIBLE = {
+    "address": "ansible_host",
+    "user": "ansible_user",
+    "port": "ansible_port",
+    "identity": "ansible_ssh_private_key_file",
+    "python": "ansible_python_interpreter",
+}
+SSH_KEYWORDS = {
+    "address": "HostName",
+    "user": "User",
+    "port": "Port",
+    "identity": "IdentityFile",
+    "jump": "ProxyJump",
+}
+
+
+def export(inventory: Inventory, format_name: str) -> tuple[str, tuple[str, ...]]:
+    """The text of the inventory in a format, and a note on every field that the format can't hold.
+
+    Raises:
+        InventoryError: there is no such export.
+    """
+    if format_name not in EXPORTS:
+        raise InventoryError(
+            "no such export", place=Origin("--format"), found=format_name, expected="one of " + ", ".join(EXPORTS)
+        )
+    if format_name == "toml":
+        return to_toml(inventory), ()
+    if format_name == "json":
+        return json.dumps(to_json(inventory), indent=2, ensure_ascii=False) + "\n", ()
+    if format_name == "ansible-yaml":
+        return to_ansible(inventory), ()
+    if format_name == "ssh-config":
+        return to_ssh_config(inventory), tuple(_lost(inventory, set(SSH_KEYWORDS), format_name))
+    return to_hostfile(inventory), tuple(_lost(inventory, {"user", "port", "slots"}, format_name))
+
+
+def _lost(inventory: Inventory, held: set[str], format_name: str) -> Iterator[str]:
+    said = {field for host in inventory.hosts for field in settings_of(host)}
+    if inventory.groups:
+        said.add("groups")
+    for field in sorted(said - held):
+        yield f"{format_name} can't hold {field}"
+
+
+def to_json(inventory: Inventory) -> dict[str, object]:
+    """`{"hosts": [...], "groups": [...]}`: every field of every host, null where nothing is said."""
+    return {
+        "hosts": [host_json(host) for host in inventory.hosts],
+        "groups": [group_json(group) for group in inventory.groups],
+    }
+
+
+def host_json(host: Host) -> dict[str, object]:
+    """One host with all its fields."""
+    said = settings_of(host)
+    first = ("address", "user", "port", "slots")
+    return {
+        "name": host.name,
+        **{field: said.get(field) for field in first},
+        "groups": list(host.groups),
+        **{field: said.get(field) for field in fields.FIELDS if field not in first},
+        "env": said.get("env", {}),
+        "labels": said.get("labels", {}),
+    }
+
+
+def group_json(group: Group) -> dict[str, object]:
+    """One group with its members."""
+    return {"name": group.name, "hosts": list(group.hosts), "children": list(group.children)}
+
+
+def to_hostfile(inventory: Inventory) -> str:
+    """`[user@]name [slots=N]`; a port makes it a URL, so that it is not taken for slots."""
+    lines = []
+    for host in inventory.hosts:
+        name = f"[{host.name}]" if ":" in host.name else host.name
+        user = f"{host.user}@" if host.user else ""
+        name = user + name if host.port is None else f"ssh://{user}{name}:{host.port}"
+        lines.append(name if host.slots is None else f"{name} slots={host.slots}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def to_ssh_config(inventory: Inventory) -> str:
+    """One `Host` for each host, with what ssh needs to reach it."""
+    lines = []
+    for host in inventory.hosts:
+        lines.append(f"Host {host.name}")
+        for field, keyword in SSH_KEYWORDS.items():
+            value = getattr(host, field)
+            if value is not None:
+                text = str(value)
+                if field in ("address", "identity"):
+                    text = text.replace("%", "%%")  # ssh would take it for a token
+                lines.append(f'    {keyword} "{text}"' if " " in text else f"    {keyword} {text}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def to_ansible(inventory: Inventory) -> str:
+    """A YAML inventory: hosts and their variables under `all`, groups as lists of names below it."""
+    import yaml  # late: only this export needs it
+
+    hosts: dict[str, object] = {_ansible_name(host.name): _ansible_variables(host) or None for host in inventory.hosts}
+    everything: dict[str, object] = {"hosts": hosts}
+    children = {group.name: _ansible_group(group, inventory) for group in inventory.groups}
+    if children:
+        everything["children"] = children
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text: str = yaml.dump({"all": everything}, Dumper=dumper, sort_keys=False, allow_unicode=True, width=1 << 20)
+    return text.replace(": null\n", ":\n")
+
+
+def _ansible_name(name: str) -> str:
+    return f"[{name}]" if ":" in name else name
+
+
+def _ansible_variables(host: Host) -> dict[str, object]:
+    variables: dict[str, object] = {}
+    for field, value in settings_of(host).items():
+        if field == "transport" and value in ("local", "paramiko"):
+            variables["ansible_connection"] = value
+        else:
+            variables[ANSIBLE.get(field, f"mnspawn_{field}")] = value
+    if host.jump is not None:
+        variables["ansible_ssh_common_args"] = f"-J {host.jump}"  # so that Ansible goes the same way
+    return variables
+
+
+def _ansible_group(group: Group, inventory: Inventory) -> dict[str, object] | None:
+    members: dict[str, object] = {}
+    if own := own_hosts(group, inventory):
+        members["hosts"] = {_ansible_name(name): None for name in own}
+    if group.children:
+        members["children"] = dict.fromkeys(group.children)
+    return members or None

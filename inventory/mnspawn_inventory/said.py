@@ -1,0 +1,32 @@
+"""What an inventory says of hosts and groups, as plain values for those who write it. Pure."""
+
+from mnspawn_inventory import fields
+from mnspawn_inventory.model import Group, Host, Inventory, SecretRef
+
+
+def settings_of(host: Host) -> dict[str, object]:
+    """What the inventory says of a host, field by field, in the order of the fields; env and labels as tables."""
+    found: dict[str, object] = {}
+    for field in fields.FIELDS:
+        value = getattr(host, field)
+        if value is not None:
+            found[field] = list(value) if isinstance(value, tuple) else value
+    env: dict[str, object] = dict(host.env)
+    env.update({name: reference(secret) for name, secret in host.secrets})
+    if env:
+        found["env"] = env
+    if host.labels:
+        found["labels"] = dict(host.labels)
+    return found
+
+
+def reference(secret: SecretRef) -> dict[str, str]:
+    """A secret as it is written in files: where it is kept, never what it is."""
+    return {"env": secret.variable} if secret.variable else {"file": secret.file or ""}
+
+
+def own_hosts(group: Group, inventory: Inventory) -> list[str]:
+    """Members that are in no child group."""
+    groups = {one.name: one for one in inventory.groups}
+    below = {name for child in group.children if child in groups for name in groups[child].hosts}
+    return [name for name in group.hosts if name not in below]

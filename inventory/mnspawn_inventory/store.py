@@ -1,0 +1,122 @@
+"""Inventory files on disk: edits one at a time, and whole or not at all."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.text import decode, read_bytes
+
+LOCK_TIMEOUT = 20.0  # seconds; an edit takes milliseconds, so longer means that somebody is stuck
+BOM = b"\xef\xbb\xbf"
+
+
+def edit(path: Path, change: Callable[[str], str], *, create: bool = True) -> bool:
+    """Replace a file's text by `change(text)`, under a lock that all edits take. Keeps line ends, mode and links.
+
+    Returns:
+        Whether the text changed.
+
+    Raises:
+        InventoryError: the file can't be read or written; then it is as it was. And whatever `change` raises.
+    """
+    path = Path(os.path.realpath(path))  # a link to a file elsewhere stays a link
+    if not create and not path.exists():
+        raise InventoryError("there is no such file", place=Origin(str(path)), hint="mnspawn inventory add makes one")
+    with _writing(path):
+        if create:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(path.parent):
+            if create and not path.exists():
+                before, is_new = b"", True
+            else:
+                before, is_new = read_bytes(path), False
+            after = _changed(before, str(path), change)
+            if after == before and not is_new:
+                return False
+            _replace(path, after)
+            return True
+
+
+def _changed(before: bytes, shown: str, change: Callable[[str], str]) -> bytes:
+    decode(before, shown)  # tells what is wrong with it, with its place
+    text = before.removeprefix(BOM).decode("utf-8")
+    is_crlf = "\r\n" in text and text.count("\r\n") == text.count("\n")
+    after = change(text.replace("\r\n", "\n") if is_crlf else text)
+    if is_crlf:
+        after = after.replace("\n", "\r\n")
+    return (BOM if before.startswith(BOM) else b"") + after.encode("utf-8")
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        reason = (exc.strerror or str(exc)).lower()
+        raise InventoryError(f"the file can't be written: {reason}", place=Origin(str(path))) from exc
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """The folder itself is locked, so no lock file is left behind; a folder that can't be locked has a lock file."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            _lock(descriptor, folder)
+        except OSError as exc:
+            if exc.errno not in (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+            os.close(descriptor)  # NFS locks only files that are open for writing
+            descriptor = os.open(folder / ".mnspawn.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            _lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    deadline = time.monotonic() + LOCK_TIMEOUT
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise InventoryError(
+                    f"another edit did not end within {LOCK_TIMEOUT:g} s",
+                    place=Origin(str(folder)),
+                    hint=f"see who has {folder} open: fuser -v {folder}",
+                ) from None
+            time.sleep(0.01)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    for left in path.parent.glob(f".{path.name}.*.tmp"):  # of an edit that was killed: we have the lock
+        left.unlink(missing_ok=True)
+    try:
+        mode = path.stat().st_mode & 0o777
+    except FileNotFoundError:
+        mode = 0o600
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

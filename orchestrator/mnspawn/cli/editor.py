@@ -1,0 +1,67 @@
+"""Lets people edit an inventory in their own editor, and puts only valid text in place."""
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from mnspawn.cli.render import print_ours
+from mnspawn.cli.words import told
+from mnspawn_inventory import InventoryError, Origin
+from mnspawn_inventory.target import replace_text
+from mnspawn_inventory.text import read_text
+
+
+def edit_by_hand(path: Path) -> bool:
+    """Open a copy of the file in the editor and take it over when it is valid.
+
+    Returns:
+        Whether the file has changed.
+
+    Raises:
+        InventoryError: there is no editor, or what was written can't be used; the copy is kept then.
+    """
+    before = read_text(path).content if path.exists() else ""
+    folder = Path(tempfile.mkdtemp(prefix="mnspawn-"))
+    copy = folder / path.name
+    copy.write_text(before, encoding="utf-8")
+    while True:
+        _run_editor(copy)
+        after = read_text(copy).content
+        try:
+            if after != before:
+                replace_text(path, before, after)
+        except InventoryError as exc:
+            print_ours(told(str(exc), exc.hint))
+            if _wants_again():
+                continue
+            raise InventoryError(
+                "nothing was changed", place=Origin(str(path)), hint=f"your text is in {copy}"
+            ) from exc
+        copy.unlink()
+        folder.rmdir()
+        return after != before
+
+
+def _run_editor(copy: Path) -> None:
+    variable = next((name for name in ("VISUAL", "EDITOR") if os.environ.get(name)), None)
+    command = os.environ[variable] if variable else "vi"
+    place = Origin(variable or "EDITOR")
+    try:
+        status = subprocess.run([*shlex.split(command), str(copy)], check=False).returncode
+    except (OSError, ValueError) as exc:
+        raise InventoryError("the editor can't be started", place=place, found=command, hint="set EDITOR") from exc
+    if status:
+        raise InventoryError(
+            f"the editor ended with status {status}", place=place, found=command, hint="nothing was changed"
+        )
+
+
+def _wants_again() -> bool:
+    if not sys.stdin.isatty():
+        return False
+    sys.stderr.write("edit again? [Y/n] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("", "y", "yes")

@@ -1,0 +1,137 @@
+"""The commands of `mnspawn inventory` that change a file: add, set, remove, import, edit."""
+
+from typing import Annotated, Any
+
+import typer
+
+from mnspawn.cli.inventory_files import (
+    FileOption,
+    FormatOption,
+    HostfileOption,
+    JsonOption,
+    change_file,
+    print_notes,
+    report,
+    target_of,
+)
+from mnspawn_inventory import InventoryError, Origin, read_inventory
+
+SETTINGS = (
+    "KEY=VALUE: address, data_address, network, user, port, identity, jump, transport, slots, devices, python, "
+    "workdir, prelude, env.NAME, labels.NAME; env.NAME.env=VARIABLE or env.NAME.file=PATH for a secret; KEY= clears it."
+)
+WordsArgument = Annotated[list[str], typer.Argument(metavar="HOSTS... [KEY=VALUE]...", help=SETTINGS)]
+AddressOption = Annotated[str | None, typer.Option("--address", metavar="ADDRESS", help="As address=ADDRESS.")]
+UserOption = Annotated[str | None, typer.Option("--user", metavar="USER", help="As user=USER.")]
+PortOption = Annotated[str | None, typer.Option("--port", metavar="PORT", help="As port=PORT.")]
+SlotsOption = Annotated[str | None, typer.Option("--slots", metavar="N", help="As slots=N.")]
+
+
+def add(
+    words: WordsArgument,
+    group: Annotated[list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="Put them into it.")] = None,
+    address: AddressOption = None,
+    user: UserOption = None,
+    port: PortOption = None,
+    slots: SlotsOption = None,
+    inventory: FileOption = None,
+    hostfile: HostfileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add hosts: names or ranges, with their settings."""
+    settings_too = {"address": address, "user": user, "port": port, "slots": slots}
+    targets, settings = _taken_apart(words, settings_too)
+    path = target_of(inventory, hostfile, ())
+    added = change_file(path, lambda document: document.add(targets, settings, group or ()), hostfile, create=True)
+    report("added", added, path, as_json)
+
+
+def set_fields(
+    words: WordsArgument,
+    address: AddressOption = None,
+    user: UserOption = None,
+    port: PortOption = None,
+    slots: SlotsOption = None,
+    inventory: FileOption = None,
+    hostfile: HostfileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Set fields of hosts, ranges and @groups; KEY= takes a field away."""
+    targets, settings = _taken_apart(words, {"address": address, "user": user, "port": port, "slots": slots})
+    if not settings:
+        raise InventoryError("nothing to set", expected="KEY=VALUE")
+    path = target_of(inventory, hostfile, targets)
+    report("set", change_file(path, lambda document: document.set(targets, settings), hostfile), path, as_json)
+
+
+def remove(
+    targets: Annotated[list[str], typer.Argument(metavar="HOSTS...", help="Names, ranges and @groups.")],
+    inventory: FileOption = None,
+    hostfile: HostfileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove hosts from everywhere, or a @group (its hosts stay)."""
+    parts = _parts(targets)
+    path = target_of(inventory, hostfile, parts)
+    report("removed", change_file(path, lambda document: document.remove(parts), hostfile), path, as_json)
+
+
+def import_file(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="An inventory of any format; - reads stdin.")],
+    format_name: FormatOption = None,
+    update: Annotated[bool, typer.Option("--update", help="Change hosts that are there already.")] = False,
+    inventory: FileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take the hosts and groups of a file into your own inventory."""
+    from mnspawn_inventory.edits import Document, conflicts
+    from mnspawn_inventory.toml_text import runs
+
+    found = read_inventory("/dev/stdin" if file == "-" else file, format_name)
+    path = target_of(inventory, None, ())
+
+    def work(document: Any) -> list[str]:
+        if not isinstance(document, Document):
+            raise InventoryError(
+                "hosts are imported into TOML inventories", place=Origin(str(path)), expected="a TOML file"
+            )
+        if not update and (differing := conflicts(document.inventory, found)):
+            name, field = differing[0]
+            raise InventoryError(
+                f"{name} is there with another {field}" + (f", and {len(differing) - 1} more" if differing[1:] else ""),
+                place=Origin(str(path)),
+                hint="--update takes over what the file says",
+            )
+        document.merge(runs(found.hosts), found)
+        return [host.name for host in found.hosts]
+
+    report("imported", change_file(path, work, None, create=True), path, as_json)
+    print_notes(found.notes)
+
+
+def edit(inventory: FileOption = None, hostfile: HostfileOption = None, as_json: JsonOption = False) -> None:
+    """Open the inventory in $VISUAL or $EDITOR, and check it before it is put in place."""
+    from mnspawn.cli.editor import edit_by_hand
+
+    path = target_of(inventory, hostfile, ())
+    changed = edit_by_hand(path)
+    report("edited" if changed else "unchanged", [], path, as_json)
+
+
+def _taken_apart(words: list[str], options: dict[str, str | None]) -> tuple[tuple[str, ...], dict[str, object]]:
+    """Hosts and settings among the words of a command."""
+    from mnspawn_inventory.assign import parse_settings
+
+    settings = [word for word in words if "=" in word]
+    settings += [f"{key}={value}" for key, value in options.items() if value is not None]
+    targets = _parts([word for word in words if "=" not in word])
+    if not targets:
+        raise InventoryError("no hosts", expected="names or ranges before KEY=VALUE")
+    return targets, parse_settings(settings)
+
+
+def _parts(words: list[str]) -> tuple[str, ...]:
+    """Names, ranges and @groups; each word may have several, separated by commas."""
+    from mnspawn_inventory.expression import parts
+
+    return tuple(part for word in words for part in parts(word, Origin("HOSTS")))
