@@ -1,33 +1,33 @@
 """What can go wrong, and the exit status that each kind of failure ends in.
 
-    MnspawnError                        70  (only its children are raised)
-     |- UsageError                       2  bad input: names the place, what was expected, what was found
-     |- HostError                        3  one host could not be used; carries `host`
-     |   |- Unreachable
-     |   |   |- NameUnknown                 DNS does not know it
-     |   |   |- NoRoute
-     |   |   |- ConnectionRefused
-     |   |   |- ConnectTimeout
-     |   |   `- ConnectionClosed            the server hung up while connecting
-     |   |- NoCommonAlgorithm               key exchange, cipher, MAC or host key type
-     |   |- HostKeyError
-     |   |   |- HostKeyUnknown
-     |   |   `- HostKeyChanged
-     |   |- AuthError
-     |   |   |- AuthRefused
-     |   |   |- PassphraseNeeded
-     |   |   `- KeyUnusable                 unreadable, bad permissions, unknown type
-     |   |- ChannelRefused                  MaxSessions and the like: connected, but no command may start
-     |   |- TransportUnavailable            this transport can't do what the host needs
-     |   `- BootstrapError                  connected, but the agent did not come up
-     |       |- ShellRefused                account or shell forbids commands
-     |       |- PythonMissing
-     |       |- PythonTooOld
-     |       `- NothingWritable
-     |- HostsUnusable                    3  several HostErrors, reported together
-     |- PlanRefused                      4  hosts that can be used refused this plan
-     |- HostLost                         5  a host was lost while the run was running
-     `- InternalError                   70  our bug
+MnspawnError                        70  (only its children are raised)
+ |- UsageError                       2  bad input: names the place, what was expected, what was found
+ |- HostError                        3  one host could not be used; carries `host`
+ |   |- Unreachable
+ |   |   |- NameUnknown                 DNS does not know it
+ |   |   |- NoRoute
+ |   |   |- ConnectionRefused
+ |   |   |- ConnectTimeout
+ |   |   `- ConnectionClosed            the server hung up while connecting
+ |   |- NoCommonAlgorithm               key exchange, cipher, MAC or host key type
+ |   |- HostKeyError
+ |   |   |- HostKeyUnknown
+ |   |   `- HostKeyChanged
+ |   |- AuthError
+ |   |   |- AuthRefused
+ |   |   |- PassphraseNeeded
+ |   |   `- KeyUnusable                 unreadable, bad permissions, unknown type
+ |   |- ChannelRefused                  MaxSessions and the like: connected, but no command may start
+ |   |- TransportUnavailable            this transport can't do what the host needs
+ |   `- BootstrapError                  connected, but the agent did not come up
+ |       |- ShellRefused                account or shell forbids commands
+ |       |- PythonMissing
+ |       |- PythonTooOld
+ |       `- NothingWritable
+ |- HostsUnusable                    3  several HostErrors, reported together
+ |- PlanRefused                      4  hosts that can be used refused this plan
+ |- HostLost                         5  a host was lost while the run was running
+ `- InternalError                   70  our bug
 """
 
 from collections.abc import Sequence
@@ -95,6 +95,12 @@ class NameUnknown(Unreachable):
     """The name resolves to no address."""
 
 
+class LookupFailed(Unreachable):
+    """No name server answers."""
+
+    is_transient = True
+
+
 class NoRoute(Unreachable):
     """The network has no way to the host."""
 
@@ -111,6 +117,10 @@ class ConnectionClosed(Unreachable):
     """The server hung up before the connection stood: MaxStartups, a firewall, a full table."""
 
     is_transient = True
+
+
+class SettingsUnusable(HostError):
+    """What ssh_config, known_hosts or the inventory say of the host can't be used; the message names the place."""
 
 
 class NoCommonAlgorithm(HostError):

@@ -152,6 +152,7 @@ async def _serve(root: Path, count: int) -> None:
     from mnspawn.sandbox_host import SandboxHost
 
     client_key = asyncssh.generate_private_key("ssh-ed25519")
+    (root / "id_ed25519").touch(mode=0o600)
     client_key.write_private_key(root / "id_ed25519")
     trusted = asyncssh.import_authorized_keys(client_key.export_public_key().decode())
     user = pwd.getpwuid(os.getuid()).pw_name

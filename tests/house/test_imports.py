@@ -41,8 +41,8 @@ PURE = [
 ]
 ALLOWED = {AGENT / "protocol" / "exits.py": {"signal"}}  # names of signals, a table
 PLACES = {
-    "asyncssh": ("orchestrator/mnspawn/transport/asyncssh_transport", "orchestrator/mnspawn/sandbox"),
-    "paramiko": ("orchestrator/mnspawn/transport/paramiko_transport",),
+    "asyncssh": ("orchestrator/mnspawn/transport/asyncssh_", "orchestrator/mnspawn/sandbox"),
+    "paramiko": ("orchestrator/mnspawn/transport/paramiko_",),
     "typer": ("orchestrator/mnspawn/cli/",),
     "click": ("orchestrator/mnspawn/cli/",),
     "rich": ("orchestrator/mnspawn/cli/",),

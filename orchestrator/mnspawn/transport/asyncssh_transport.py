@@ -3,138 +3,108 @@
 import asyncio
 import contextlib
 import ctypes.util
-import getpass
-import os
-import signal
-from collections.abc import Iterator
-from pathlib import Path
+import socket
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from mnspawn import errors
+from mnspawn.transport import algorithms, refusals, route, sockets
 from mnspawn.transport.base import SshOptions, Target
-from mnspawn.transport.inbox import Inbox
+from mnspawn.transport.host_keys import HostKeys, public_line
+from mnspawn.transport.route import Hop
 
 
 def _no_library(name: str) -> None:
     return None
 
 
-# asyncssh looks for liboqs while it is imported, which runs ldconfig, gcc and ld; cryptography has ML-KEM itself
+# asyncssh looks for liboqs while it is imported, which runs ldconfig, gcc and ld; ML-KEM it has from cryptography
 _find_library = ctypes.util.find_library
 ctypes.util.find_library = _no_library
 try:
     import asyncssh
+    from asyncssh import encryption, kex, mac, public_key
 finally:
     ctypes.util.find_library = _find_library
 
+from mnspawn.transport.asyncssh_keyring import Keyring  # noqa: E402 -- after asyncssh, see above
+from mnspawn.transport.asyncssh_process import Process  # noqa: E402
+
 WINDOW = 2 << 20  # measured: smaller and much larger are both slower
-_STDERR = asyncssh.EXTENDED_DATA_STDERR
 
 
-class _Process(asyncssh.SSHClientSession[bytes]):
-    """A RemoteProcess over one session channel."""
+class _Client(asyncssh.SSHClient):
+    """Answers asyncssh's questions about one connection, and remembers why it fails."""
 
-    def __init__(self) -> None:
-        self._chan: asyncssh.SSHClientChannel[bytes] | None = None
-        self._stdout = Inbox(self._pause, self._resume)
-        self._stderr = Inbox(self._pause, self._resume)
-        self._full = 0  # inboxes over their bound
-        self._status: int | None = None
-        self._writable = asyncio.Event()
-        self._writable.set()
-        self._closed = asyncio.Event()
+    def __init__(self, hop: Hop, host_keys: HostKeys, keyring: Keyring) -> None:
+        self._hop = hop
+        self._host_keys = host_keys
+        self._keyring = keyring
+        self._offers: list[tuple[str, asyncssh.SSHKeyPair]] | None = None
+        self.conn: asyncssh.SSHClientConnection | None = None
+        self.attempt = refusals.Attempt()
+        self.refusal: errors.HostError | None = None
+        self.has_key = self.is_authenticating = False
 
-    # -- what asyncssh calls
-    def connection_made(self, chan: "asyncssh.SSHClientChannel[bytes]") -> None:
-        self._chan = chan
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self.conn = conn
 
-    def data_received(self, data: bytes, datatype: int | None) -> None:
-        (self._stderr if datatype == _STDERR else self._stdout).put(data)
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        try:
+            self._host_keys.check(self._hop, key.public_data)
+        except errors.HostError as exc:
+            self.refusal = exc
+        return self.refusal is None
 
-    def eof_received(self) -> bool:
-        self._stdout.end()
-        self._stderr.end()
-        return True  # our own side stays open
+    def begin_auth(self, username: str) -> None:
+        self.is_authenticating = True
+        # skips the question which methods there are, a round trip: the answer to the first key has it too
+        if self.conn is not None and hasattr(self.conn, "_auth_methods"):
+            self.conn._auth_methods = [b"publickey"]
 
-    def pause_writing(self) -> None:
-        self._writable.clear()
+    def auth_banner_received(self, msg: str, lang: str) -> None:
+        self.attempt.banner = msg
 
-    def resume_writing(self) -> None:
-        self._writable.set()
+    async def public_key_auth_requested(self) -> asyncssh.SSHKeyPair | None:
+        if self._offers is None:
+            self._offers = await self._keyring.offers(self._hop, self.attempt)
+        elif self.conn is not None:  # the server has answered once: now it is known what it takes
+            self.attempt.methods.update(self.conn.get_server_auth_methods())
+        if not self._offers:
+            return None
+        name, pair = self._offers.pop(0)
+        self.attempt.offered.append(name)
+        return pair
 
-    def exit_status_received(self, status: int) -> None:
-        self._status = status
+    def password_auth_requested(self) -> None:
+        self.attempt.methods.add("password")
 
-    def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
-        self._status = status_of_signal(signal)
+    def kbdint_auth_requested(self) -> None:
+        self.attempt.methods.add("keyboard-interactive")
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._chan = None
-        self._stdout.end()
-        self._stderr.end()
-        self._writable.set()
-        self._closed.set()
-
-    # -- what the engine calls
-    async def read(self) -> bytes:
-        return await self._stdout.get()
-
-    async def read_diagnostics(self) -> bytes:
-        return await self._stderr.get()
-
-    async def write(self, chunk: bytes) -> None:
-        if self._chan is not None:
-            with contextlib.suppress(BrokenPipeError):  # the command is gone: wait() tells
-                self._chan.write(chunk)
-        await self._writable.wait()
-
-    async def write_eof(self) -> None:
-        if self._chan is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._chan.write_eof()
-
-    async def wait(self) -> int | None:
-        await self._closed.wait()
-        return self._status
-
-    async def close(self) -> None:
-        chan = self._chan
-        if chan is not None:
-            chan.close()  # a dead peer never confirms this, so what waits here is woken at once
-            self.connection_lost(None)
-        self._stdout.discard()
-        self._stderr.discard()
-
-    def _pause(self) -> None:
-        self._full += 1
-        if self._chan is not None:
-            self._chan.pause_reading()
-
-    def _resume(self) -> None:
-        self._full -= 1
-        if self._full == 0 and self._chan is not None:
-            self._chan.resume_reading()
-
-
-def status_of_signal(name: str) -> int:
-    """128+n for the signal that SSH calls `name` (without SIG); 255 for one that this system does not know."""
-    number = getattr(signal, f"SIG{name.partition('@')[0]}", None)
-    return 128 + int(number) if isinstance(number, signal.Signals) else 255
+    @property
+    def stage(self) -> str:
+        """What was waited for when it took too long."""
+        if self.conn is None:
+            return "the host does not answer"
+        if self.conn.get_extra_info("server_version") is None:
+            return "something takes connections there but does not speak SSH"
+        return "the server stopped answering while it " + ("let us in" if self.is_authenticating else "said who it is")
 
 
 class _Connection:
     """A Connection over one asyncssh client connection."""
 
-    def __init__(self, host: str, conn: asyncssh.SSHClientConnection) -> None:
-        self._host = host
+    def __init__(self, hop: Hop, conn: asyncssh.SSHClientConnection) -> None:
+        self._hop = hop
         self._conn = conn
 
-    async def run(self, command: str) -> _Process:
-        with translate(self._host):
+    async def run(self, command: str) -> Process:
+        with translate(self._hop, None):
             _, process = await self._conn.create_session(
-                _Process, command, encoding=None, window=WINDOW, env=None, send_env=None, request_pty=False
+                Process, command, encoding=None, window=WINDOW, env=dict(self._hop.env), request_pty=False
             )
-        return cast(_Process, process)
+        return cast(Process, process)
 
     async def close(self) -> None:
         self._conn.close()
@@ -144,79 +114,249 @@ class AsyncsshTransport:
     """A Transport: one for a whole run."""
 
     def __init__(self, options: SshOptions) -> None:
-        self._options = options
+        self._router = route.Router(options)
+        self._dialler = sockets.Dialler()
+        self._host_keys = HostKeys()
+        self._keyring = Keyring()
+        self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
+        self._jump_locks: dict[str, asyncio.Lock] = {}
 
     def endpoint(self, target: Target) -> str:
-        return f"{target.address or target.name}:{target.port}"
+        return self._router.endpoint(target)
 
     async def connect(self, target: Target) -> _Connection:
-        settings: dict[str, Any] = {}
-        if target.user is not None:
-            settings["username"] = target.user
-        if target.port is not None:
-            settings["port"] = target.port
-        if target.identity is not None:
-            settings["client_keys"] = [str(target.identity)]
-        if target.jump is not None:
-            settings["tunnel"] = target.jump
-        timeout = self._options.connect_timeout
-        try:
-            async with asyncio.timeout(timeout):
-                with translate(target.name):
-                    conn = await asyncssh.connect(
-                        target.address or target.name,
-                        config=_config_files(self._options),
-                        preferred_auth="publickey",
-                        gss_host=None,
-                        encoding=None,
-                        connect_timeout=None,
-                        login_timeout=timeout,
-                        **settings,
-                    )
-        except TimeoutError:
-            raise errors.ConnectTimeout(
-                f"no connection within {timeout:g} s", host=target.name, hint="is the host up, and does sshd answer?"
-            ) from None
-        return _Connection(target.name, conn)
+        hop = self._router.hop(target)
+        return _Connection(hop, await self._open(hop, hop.connect_timeout))
+
+    async def host_key(self, target: Target, kind: str) -> bytes | None:
+        """The host's key of a type, from the server itself and unchecked; None when it has none.
+
+        Raises:
+            HostError: the server can't be reached.
+        """
+        hop = self._router.hop(target)
+        names = list(algorithms.RSA_SIGNATURES) if kind == "ssh-rsa" else [kind]
+        client = _Collector()
+        with contextlib.suppress(errors.HostKeyError, errors.NoCommonAlgorithm):  # it never gets past the key
+            (await self._open(hop, hop.connect_timeout, client, names)).close()
+        return client.key
+
+    def hop(self, target: Target) -> Hop:
+        """The effective settings of a host, with their origins."""
+        return self._router.hop(target)
 
     async def close(self) -> None:
-        """Nothing is shared between connections."""
+        for conn in self._jumps.values():
+            conn.close()
+        self._jumps.clear()
+        await self._keyring.close()
+        self._dialler.close()
+
+    async def _open(
+        self,
+        hop: Hop,
+        timeout: float,
+        client: "_Client | _Collector | None" = None,
+        host_key_algorithms: list[str] | None = None,
+    ) -> asyncssh.SSHClientConnection:
+        jump = None
+        deadline = asyncio.get_running_loop().time() + timeout
+        if hop.jump is not None:
+            jump = await self._jump(hop.jump, hop, timeout)
+        client = client or _Client(hop, self._host_keys, self._keyring)
+        try:
+            async with asyncio.timeout_at(deadline):
+                with translate(hop, client):
+                    settings = self._settings(hop, host_key_algorithms)
+                    settings["client_factory"] = lambda: client
+                    return await self._handshake(hop, jump, settings)
+        except TimeoutError:
+            raise sockets.timed_out(client.stage, hop) from None
+
+    async def _handshake(
+        self, hop: Hop, jump: asyncssh.SSHClientConnection | None, settings: dict[str, Any]
+    ) -> asyncssh.SSHClientConnection:
+        sock: socket.socket | None = None if jump is not None else await self._dialler.open(hop)
+        way: dict[str, Any] = {"tunnel": jump} if jump is not None else {"sock": sock, "tunnel": None}
+        try:
+            return await asyncssh.connect(hop.address, hop.port, **way, **settings)
+        except BaseException:  # a cancelled handshake included: the socket is ours until it stands
+            if sock is not None:
+                sock.close()
+            raise
+
+    async def _jump(self, hop: Hop, behind: Hop, timeout: float) -> asyncssh.SSHClientConnection:
+        """The connection to a jump host that all hosts behind it share."""
+        key = f"{hop.user}@{hop.place} {hop.identities} {hop.jump.place if hop.jump else ''}"
+        lock = self._jump_locks.setdefault(key, asyncio.Lock())
+        try:
+            async with asyncio.timeout(timeout), lock:
+                conn = self._jumps.get(key)
+                if conn is None or conn.is_closed():
+                    conn = self._jumps[key] = await self._open(hop, timeout)
+                return conn
+        except TimeoutError:
+            raise sockets.timed_out("the jump host does not answer", hop) from None
+        except errors.HostError as exc:
+            exc.message = f"jump host {hop.name}: {exc.message}"
+            exc.host = behind.name
+            raise
+
+    def _settings(self, hop: Hop, host_key_algorithms: list[str] | None) -> dict[str, Any]:
+        authorities = _importable(self._host_keys.authorities(hop))
+        if host_key_algorithms is None:
+            ours = (*algorithms.HOST_CERTIFICATES, *algorithms.HOST_KEYS) if authorities else algorithms.HOST_KEYS
+            possible = _names([*public_key.get_certificate_algs(), *public_key.get_public_key_algs()])
+            chosen = algorithms.choose("host key", hop.algorithms.get("host keys"), ours, possible, hop.name)
+            host_key_algorithms = algorithms.prefer_known(chosen, self._host_keys.known_kinds(hop), bool(authorities))
+
+        def choose(what: str, key: str, ours: tuple[str, ...], possible: Iterable[bytes]) -> list[str]:
+            return algorithms.choose(what, hop.algorithms.get(key), ours, _names(possible), hop.name)
+
+        return {
+            "config": None,
+            "username": hop.user,
+            "host_key_alias": hop.known_as,
+            "known_hosts": ([], authorities, _importable(self._host_keys.revoked(hop))),
+            "server_host_key_algs": host_key_algorithms,
+            "kex_algs": choose("key exchange", "kex", algorithms.KEX, kex.get_kex_algs()),
+            "encryption_algs": choose("cipher", "ciphers", algorithms.CIPHERS, encryption.get_encryption_algs()),
+            "mac_algs": choose("MAC", "macs", algorithms.MACS, mac.get_mac_algs()),
+            "compression_algs": ["zlib@openssh.com", "none"] if hop.compression else ["none"],
+            "x509_trusted_certs": None,
+            "client_keys": None,  # the keyring offers them
+            "agent_forwarding": False,
+            "gss_host": None,
+            "connect_timeout": None,
+            "encoding": None,
+        }
 
 
-def _config_files(options: SshOptions) -> list[str]:
-    if options.config is not None:
-        return [str(options.config)]
-    candidates = [Path("~/.ssh/config").expanduser(), Path("/etc/ssh/ssh_config")]
-    return [str(path) for path in candidates if os.access(path, os.R_OK)]
+class _Collector(_Client):
+    """Takes the host's key and goes."""
+
+    def __init__(self) -> None:
+        self.conn = None
+        self.attempt = refusals.Attempt()
+        self.refusal = None
+        self.key: bytes | None = None
+        self.is_authenticating = False
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        self.key = key.public_data
+        return False
 
 
-_KINDS: list[tuple[type[BaseException], type[errors.HostError], str | None]] = [
-    (asyncssh.HostKeyNotVerifiable, errors.HostKeyUnknown, "compare its fingerprint and add it: mnspawn hosts trust"),
-    (asyncssh.PermissionDenied, errors.AuthRefused, "add the key to the host's authorized_keys, or to ssh-agent"),
-    (asyncssh.KeyExchangeFailed, errors.NoCommonAlgorithm, None),
-    (asyncssh.ChannelOpenError, errors.ChannelRefused, None),
-    (asyncssh.ConnectionLost, errors.ConnectionClosed, None),
-    (asyncssh.DisconnectError, errors.ConnectionClosed, None),
-    (asyncssh.KeyImportError, errors.KeyUnusable, None),
-    (ConnectionRefusedError, errors.ConnectionRefused, "is sshd running there?"),
-    (ConnectionResetError, errors.ConnectionClosed, None),
-    (OSError, errors.NoRoute, None),
-]
+def _names(names: Iterable[bytes]) -> list[str]:
+    return [name.decode("ascii") for name in names]
+
+
+def _importable(blobs: list[bytes]) -> list[asyncssh.SSHKey]:
+    found = []
+    for blob in blobs:
+        with contextlib.suppress(asyncssh.KeyImportError):  # of a type that only newer software knows
+            found.append(asyncssh.import_public_key(public_line(blob)))
+    return found
+
+
+# -- errors
+
+
+def _refused(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostError:
+    return refusals.explain(hop, client.attempt if client else refusals.Attempt())
+
+
+def _untrusted(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostError:
+    if client is not None and client.refusal is not None:
+        return client.refusal
+    hint = "known_hosts has a @cert-authority for it: ask who signs host keys there"
+    return errors.HostKeyError(f"its host certificate was not accepted: {_reason(exc)}", host=hop.name, hint=hint)
+
+
+def _no_common(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostError:
+    hint = "see what the server has with `ssh -vv`, and allow it in ssh_config (KexAlgorithms, Ciphers, ...)"
+    return errors.NoCommonAlgorithm(f"no common algorithm: {_reason(exc)}", host=hop.name, hint=hint)
+
+
+def _closed(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostError:
+    conn = client.conn if client is not None else None
+    if client is None:
+        error = errors.ConnectionClosed(f"the connection is gone ({_reason(exc)})", host=hop.name)
+    elif conn is not None and conn.get_extra_info("server_version") is None:
+        hint = "too many connections at once (MaxStartups), or a firewall? it was tried again"
+        return errors.ConnectionClosed(f"{hop.place} hung up before it said anything", host=hop.name, hint=hint)
+    elif "Too many authentication failures" in _reason(exc):
+        return refusals.too_many(hop, client.attempt)
+    else:
+        where = "while it let us in" if client.is_authenticating else "during the key exchange"
+        error = errors.ConnectionClosed(f"{hop.place} hung up {where} ({_reason(exc)})", host=hop.name)
+        error.hint = "sshd's log on the host says why"
+    error.is_transient = False
+    return error
+
+
+def _no_ssh(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostError:
+    hint = "is this the port of sshd?"
+    return errors.Unreachable(f"{hop.place} does not speak SSH as we do ({_reason(exc)})", host=hop.name, hint=hint)
+
+
+def _no_channel(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostError:
+    if client is not None and hop.jump is not None:  # the jump host could not reach it
+        hint = f"try it from there: ssh {hop.jump.name} nc -vz {hop.address} {hop.port}"
+        kind = errors.ConnectionRefused if "refused" in _reason(exc).lower() else errors.Unreachable
+        return kind(f"jump host {hop.jump.name} can't reach {hop.place}: {_reason(exc)}", host=hop.name, hint=hint)
+    hint = "MaxSessions of sshd may be 0 or used up, or the account may run no commands"
+    return errors.ChannelRefused(f"the server starts no command ({_reason(exc)})", host=hop.name, hint=hint)
+
+
+def _bad_key(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostError:
+    return errors.KeyUnusable(f"a key can't be used: {_reason(exc)}", host=hop.name)
+
+
+def _bad_user(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostError:
+    return errors.SettingsUnusable(f"the user name {hop.user!r} can't be sent: {_reason(exc)}", host=hop.name)
+
+
+def _network(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostError:
+    if client is None or client.conn is not None:
+        return _closed(exc, hop, client)
+    return sockets.unreachable(cast(OSError, exc), hop)
+
+
+# the first line that fits holds; tests/ssh walks asyncssh for exceptions that have none
+TABLE: tuple[tuple[type[Exception], Any], ...] = (
+    (asyncssh.HostKeyNotVerifiable, _untrusted),
+    (asyncssh.PermissionDenied, _refused),
+    (asyncssh.KeyExchangeFailed, _no_common),
+    (asyncssh.ConnectionLost, _closed),
+    (asyncssh.ProtocolNotSupported, _no_ssh),
+    (asyncssh.ProtocolError, _no_ssh),
+    (asyncssh.IllegalUserName, _bad_user),
+    (asyncssh.MACError, _closed),
+    (asyncssh.CompressionError, _closed),
+    (asyncssh.ServiceNotAvailable, _closed),
+    (asyncssh.DisconnectError, _closed),
+    (asyncssh.ChannelOpenError, _no_channel),
+    (asyncssh.KeyImportError, _bad_key),
+    (asyncssh.KeyEncryptionError, _bad_key),
+    (OSError, _network),
+)
 
 
 @contextlib.contextmanager
-def translate(host: str) -> Iterator[None]:
-    """Foreign exceptions become ours, by the table above; the cause is kept."""
+def translate(hop: Hop, client: _Client | None) -> Iterator[None]:
+    """Foreign exceptions become ours, by the table; the cause is kept."""
     try:
         yield
     except TimeoutError:
-        raise
-    except (asyncssh.Error, asyncssh.KeyImportError, OSError) as exc:
-        for foreign, ours, hint in _KINDS:
+        raise  # of our own timeout: the caller knows what it was waiting for
+    except tuple(foreign for foreign, _ in TABLE) as exc:
+        for foreign, ours in TABLE:
             if isinstance(exc, foreign):
-                raise ours(str(exc), host=host, hint=hint) from exc
+                raise ours(exc, hop, client) from exc
         raise
 
 
-def local_user() -> str:
-    return getpass.getuser()
+def _reason(exc: Exception) -> str:
+    reason = getattr(exc, "reason", None) or getattr(exc, "strerror", None) or str(exc)
+    return str(reason).strip().removesuffix(".")

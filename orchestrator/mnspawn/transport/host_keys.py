@@ -1,0 +1,109 @@
+"""Is this the host that was meant? Holds a server's key against known_hosts; records a new one where that is asked."""
+
+import base64
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from mnspawn.errors import HostKeyChanged, HostKeyUnknown, SettingsUnusable, UsageError
+from mnspawn.transport import keys
+from mnspawn.transport.known_hosts import Entry, KnownHosts, hashed, is_hashed, names_of, write
+from mnspawn.transport.route import ACCEPT_NEW, Hop
+
+log = logging.getLogger(__name__)
+
+
+class HostKeys:
+    """One per transport: each known_hosts file is parsed once. May be used by several threads."""
+
+    def __init__(self) -> None:
+        self._known = KnownHosts()
+        self._lock = threading.Lock()
+
+    def entries(self, hop: Hop) -> list[Entry]:
+        """The lines that speak of the hop by its alias, or by address and port.
+
+        Raises:
+            HostError: a line can't be read.
+        """
+        return self._entries(hop, names_of(hop.address, hop.port, hop.known_as))
+
+    def _entries(self, hop: Hop, names: Sequence[str]) -> list[Entry]:
+        with self._lock:
+            try:
+                return self._known.entries(hop.known_hosts, names)
+            except UsageError as exc:
+                raise SettingsUnusable(str(exc), host=hop.name, hint="mend or remove that line") from exc
+
+    def known_kinds(self, hop: Hop) -> list[str]:
+        """The types of the host's known keys; empty when a certificate or any key will do."""
+        return [keys.kind_of(entry.key) for entry in self.entries(hop) if not entry.marker]
+
+    def authorities(self, hop: Hop) -> list[bytes]:
+        """Keys whose signature on a host certificate counts for this host."""
+        marked = [entry.key for entry in self.entries(hop) if entry.marker == "cert-authority"]
+        if not marked and hop.port != 22 and not hop.known_as:
+            plain = self._entries(hop, names_of(hop.address, 22))
+            marked = [entry.key for entry in plain if entry.marker == "cert-authority"]
+        return marked
+
+    def revoked(self, hop: Hop) -> list[bytes]:
+        return [entry.key for entry in self.entries(hop) if entry.marker == "revoked"]
+
+    def check(self, hop: Hop, key: bytes) -> None:
+        """Return when the key is the host's.
+
+        Raises:
+            HostKeyChanged: known_hosts says that it has another one, or that this one is revoked.
+            HostKeyUnknown: known_hosts says nothing, and new keys are not accepted.
+        """
+        kind, found = keys.kind_of(key), keys.fingerprint(key)
+        entries = self.entries(hop)
+        plain = [entry for entry in entries if not entry.marker]
+        for entry in entries:
+            if entry.marker == "revoked" and entry.key == key:
+                raise HostKeyChanged(
+                    f"its {kind} key {found} is revoked at {entry.place}", host=hop.name, hint="do not connect to it"
+                )
+        if any(entry.key == key for entry in plain):
+            return
+        for entry in plain:
+            if keys.kind_of(entry.key) == kind:
+                raise HostKeyChanged(
+                    f"its {kind} key has changed: {entry.place} has {keys.fingerprint(entry.key)}, "
+                    f"the host shows {found}",
+                    host=hop.name,
+                    hint=f"somebody may be in between; if it was set up anew: mnspawn hosts trust --replace {hop.name}",
+                )
+        if hop.port != 22 and not hop.known_as and not plain:  # as ssh: the same key without its port will do
+            others = self._entries(hop, names_of(hop.address, 22))
+            if any(entry.key == key and not entry.marker for entry in others):
+                return
+        if hop.host_key_check != ACCEPT_NEW:
+            raise HostKeyUnknown(
+                f"its {kind} key {found} is not in known_hosts",
+                host=hop.name,
+                hint=f"compare the fingerprint, then: mnspawn hosts trust {hop.name} (or --host-key-check accept-new)",
+            )
+        self._record(hop, key)
+
+    def _record(self, hop: Hop, key: bytes) -> None:
+        name = names_of(hop.address, hop.port, hop.known_as)[0]
+        path = hop.known_hosts[0] if hop.known_hosts else Path("/dev/null")
+        with self._lock:
+            hash_names = hop.hash_known_hosts or is_hashed(path)
+            try:
+                written = write(path, name, [key], hash_names=hash_names)
+            except UsageError as exc:  # as ssh: the host is used, and asked about again next time
+                log.warning("%s: its key could not be recorded: %s", hop.name, exc)
+                written = []
+            shown = hashed(name) if hash_names else name
+            for entry in written or [Entry("", (shown,), key, path, 0)]:
+                self._known.add(path, entry)
+        log.info("%s: its key %s is now in %s", hop.name, keys.fingerprint(key), path)
+
+
+def public_line(key: bytes) -> bytes:
+    """As in a .pub file, for libraries that import it."""
+    return f"{keys.kind_of(key)} {base64.b64encode(key).decode()}".encode()

@@ -1,0 +1,111 @@
+"""Private key files before any library reads them: is one there, safe, encrypted, and which public key is it of?"""
+
+import base64
+import binascii
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_NAMES = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
+_MAGIC = b"openssh-key-v1\0"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """One IdentityFile.
+
+    Attributes:
+        public: its public key as it goes over the wire, where that can be told without a passphrase.
+        problem: why it can't be used; "" when it can.
+    """
+
+    path: Path
+    public: bytes | None = None
+    is_encrypted: bool = False
+    problem: str = ""
+
+    @property
+    def is_missing(self) -> bool:
+        return self.problem == MISSING
+
+
+MISSING = "is not there"
+
+
+def inspect(path: Path) -> KeyFile:
+    """What a key file is. A file that holds only a public key stands for a key that the agent has."""
+    try:
+        status = path.stat()
+        text = path.read_bytes()
+    except FileNotFoundError:
+        public = public_of(path.with_name(path.name + ".pub"))
+        return KeyFile(path, public) if public else KeyFile(path, problem=MISSING)
+    except OSError as exc:
+        return KeyFile(path, problem=f"can't be read ({exc.strerror})")
+    if public := _parse_public(text):
+        return KeyFile(path, public)
+    public = public_of(path.with_name(path.name + ".pub"))
+    if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
+        mode = oct(stat.S_IMODE(status.st_mode))[2:]
+        return KeyFile(path, public, problem=f"is open to others (mode {mode}; chmod 600 it)")
+    if b"-----BEGIN OPENSSH PRIVATE KEY-----" in text:
+        return _inspect_openssh(path, text)
+    if b"-----BEGIN ENCRYPTED PRIVATE KEY-----" in text or b"Proc-Type: 4,ENCRYPTED" in text:
+        return KeyFile(path, public, is_encrypted=True)
+    if b"PRIVATE KEY-----" in text:
+        return KeyFile(path, public)
+    return KeyFile(path, problem="is not a private key (line 1 is no BEGIN line)")
+
+
+def _inspect_openssh(path: Path, text: bytes) -> KeyFile:
+    body = text.partition(b"-----BEGIN OPENSSH PRIVATE KEY-----")[2].partition(b"-----END")[0]
+    try:
+        packed = base64.b64decode(b"".join(body.split()), validate=True)
+        if not packed.startswith(_MAGIC):
+            raise ValueError
+        cipher, rest = _string(packed[len(_MAGIC) :])
+        _, rest = _string(rest)
+        _, rest = _string(rest)
+        public, _ = _string(rest[4:])
+    except (ValueError, binascii.Error):
+        return KeyFile(path, problem="is damaged (its base64 does not hold a key)")
+    return KeyFile(path, public, is_encrypted=cipher != b"none")
+
+
+def _string(packed: bytes) -> tuple[bytes, bytes]:
+    end = 4 + int.from_bytes(packed[:4], "big")
+    if len(packed) < end:
+        raise ValueError("cut short")
+    return packed[4:end], packed[end:]
+
+
+def public_of(path: Path) -> bytes | None:
+    """The key of a .pub file, a certificate included; None where there is none."""
+    try:
+        return _parse_public(path.read_bytes())
+    except OSError:
+        return None
+
+
+def _parse_public(text: bytes) -> bytes | None:
+    words = text.split(None, 2)
+    if len(words) < 2 or text.startswith(b"-"):
+        return None
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+        kind, _ = _string(blob)
+    except (ValueError, binascii.Error):
+        return None
+    return blob if kind == words[0] else None
+
+
+def kind_of(blob: bytes) -> str:
+    """The algorithm of a public key: ssh-ed25519 and the like."""
+    return _string(blob)[0].decode("ascii", "replace")
+
+
+def fingerprint(blob: bytes) -> str:
+    """As `ssh-keygen -l` prints it."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
