@@ -88,6 +88,8 @@ def call(command: Any, name: str, words: Sequence[str]) -> int:
     try:
         status = command.main(args=list(words), prog_name=name, standalone_mode=False)
     except typer.TyperException as exc:
+        if not exc.format_message():  # no arguments: it has printed the help
+            return exc.exit_code
         context = getattr(exc, "ctx", None)
         hint = f"{context.command_path if context else name} --help".replace("[run] ", "")
         raise UsageError(_plain(exc.format_message()), hint=hint) from exc

@@ -1,6 +1,7 @@
 """`mnspawn [run]`: from settings to a run, its console, and its exit status. Without typer: a run starts sooner so."""
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Mapping, Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 
 def perform(settings: Settings, words: Sequence[str]) -> int:
     """Do what the settings say with the program that `words` are; give the exit status.
@@ -30,6 +33,8 @@ def perform(settings: Settings, words: Sequence[str]) -> int:
         UsageError: what was given can't be used.
         MnspawnError: no trainer was started.
     """
+    if settings.json and not settings.dry_run and settings.origin("json").layer == "argument":
+        raise UsageError("expected --dry-run with it", place="--json", hint="--events FILE tells of a run in JSON")
     program = program_of(settings, words)
     hosts = () if settings.sandbox else hosts_of(settings, os.environ)
     request = request_of(settings, program, hosts)
@@ -45,11 +50,16 @@ def perform(settings: Settings, words: Sequence[str]) -> int:
 
 async def _closing(outcome: Awaitable[T], listeners: Sequence[Listener]) -> T:
     """Whatever is said after this stands behind all output."""
-    try:
-        return await outcome
-    finally:
-        for listener in listeners:
-            await listener.aclose()
+    async with contextlib.AsyncExitStack() as stack:
+        for listener in reversed(listeners):
+            stack.push_async_callback(listener.aclose)
+        result = await outcome
+        try:
+            await stack.aclose()
+        except asyncio.CancelledError:
+            # Ctrl-C while a stopped reader keeps us: the rest of the output is not wanted, what became of the run is.
+            log.debug("left output that nobody read")
+    return result
 
 
 def request_of(settings: Settings, program: Program, hosts: "tuple[Host, ...]") -> RunRequest:

@@ -135,6 +135,18 @@ def test_what_the_first_word_is(options: dict[str, Any], kind: str) -> None:
     assert program_of(settings.resolve(options, {}), ["x", "-y"]) == Program(kind, "x", ("-y",))  # type: ignore[arg-type]
 
 
+def test_json_needs_a_dry_run(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["--hosts", "a", "--json", "x.py"]) == 2
+    assert capfd.readouterr().err.startswith("mnspawn: --json: expected --dry-run with it\n")
+
+
+def test_a_command_without_its_words_shows_its_help(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["inventory"]) == 2
+    out, err = capfd.readouterr()
+    assert "Usage: mnspawn inventory" in out
+    assert err == ""
+
+
 @pytest.mark.parametrize("words", [[], [""]])
 def test_no_script_is_a_usage_error(words: list[str]) -> None:
     with pytest.raises(UsageError, match="expected a script"):
