@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from mnspawn import api
 from mnspawn.api import Listener, RunRequest
 from mnspawn.cli import render
-from mnspawn.cli.words import EventWording, visible
+from mnspawn.cli.words import EventWording, told, visible
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.logs.journal import EventsSink
 from mnspawn.logs.sinks import ConsoleSink, OutputMode
@@ -119,6 +119,8 @@ def hosts_of(settings: Settings, environ: Mapping[str, str]) -> "tuple[Host, ...
     if not selection.hosts:
         hint = "--hosts a,b, --hostfile FILE, or --sandbox 2 to try it on this machine"
         raise UsageError("expected hosts to run on, found none", hint=hint)
+    for note in selection.notes:
+        render.print_ours(told(note))
     return selection.hosts
 
 
