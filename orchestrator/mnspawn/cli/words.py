@@ -27,6 +27,7 @@ from mnspawn.report import RankOutcome, RunReport
 
 TAIL_LINES = 20  # of the failed trainer's stderr: a traceback with its message
 LONGEST_LINE = 1000  # of a tail, in characters: a 64 KiB line would push everything else off the screen
+_FOLDABLE = re.compile(r"[A-Za-z0-9_.:%+-]+")
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 
 
@@ -55,7 +56,10 @@ def fold_hosts(names: Iterable[str]) -> str:
     """gpu-[01-12]."""
     from mnspawn_inventory.nodeset import fold  # late: most runs end without a list of hosts
 
-    return visible(fold(names))
+    plain = list(dict.fromkeys(names))
+    if not all(_FOLDABLE.fullmatch(name) for name in plain):  # names that no inventory has: its notation can't say them
+        return visible(",".join(plain))
+    return fold(plain)
 
 
 def ranks_of(ranks: Sequence[int]) -> str:
@@ -190,12 +194,11 @@ class EventWording:
 def _step(event: Event) -> str | None:
     match event:
         case HostConnected(host=host, facts=facts, cached=cached):
-            python = ".".join(str(part) for part in facts.get("python_version", "?"))
-            devices = len(facts.get("devices") or ())
+            version, devices = facts.get("python_version"), facts.get("devices")
+            python = ".".join(str(part) for part in version) if isinstance(version, list) else "?"
+            count = len(devices) if isinstance(devices, list) else "?"
             agent = "cached" if cached else "sent"
-            return (
-                f"{host}: connected: Python {python}, {facts.get('cpus', '?')} CPUs, {devices} devices, agent {agent}"
-            )
+            return f"{host}: connected: Python {python}, {facts.get('cpus', '?')} CPUs, {count} devices, agent {agent}"
         case HostFailed(host=host, message=message):
             return f"{host}: {message}"
         case RunStarting(run=run, world_size=world_size):

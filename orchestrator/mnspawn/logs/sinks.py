@@ -18,7 +18,7 @@ from mnspawn.events import (
     TrainerStarted,
 )
 from mnspawn.logs.lines import LineAssembler
-from mnspawn.logs.surface import Surface, is_same_file
+from mnspawn.logs.surface import ERASE, Surface, is_same_file
 from mnspawn.logs.writer import ThreadedWriter, wait_written
 
 OURS = "mnspawn"  # who owns our own lines
@@ -142,7 +142,8 @@ class ConsoleSink:
 
     def note(self, line: str) -> None:
         """A line on stderr from any thread: what operators log. It may break into a line that stands open."""
-        self._err.writer.put(self._fds[Stream.STDERR], line.encode("utf-8", "backslashreplace") + b"\n")
+        erase = ERASE if self._err.is_terminal else b""  # the live line, should there be one; it comes back by itself
+        self._err.writer.put(self._fds[Stream.STDERR], erase + line.encode("utf-8", "backslashreplace") + b"\n")
 
     async def aclose(self) -> None:
         """Show the tails that were never ended, take the live line away, and wait until all is written."""

@@ -7,6 +7,7 @@ from mnspawn.cli.words import (
     cause,
     duration,
     error_lines,
+    fold_hosts,
     fold_ranks,
     summary,
     told,
@@ -170,6 +171,18 @@ def test_further_lines_of_a_message_are_indented() -> None:
 )
 def test_what_a_terminal_would_obey_is_made_visible(text: str, shown: str) -> None:
     assert visible(text) == shown
+
+
+def test_hosts_fold_and_names_that_cant_be_folded_stay() -> None:
+    assert fold_hosts(["n1", "n2", "n2", "login"]) == "login,n[1-2]"
+    assert fold_hosts(["a&b", "c", "d!\x1b"]) == "a&b,c,d!\\x1b"
+
+
+def test_facts_that_a_host_makes_up_do_no_harm() -> None:
+    words = EventWording(1, 1)
+    assert words.line(HostConnected(0.0, "a", {"python_version": 3, "devices": 7, "cpus": "\x07"}, cached=False)) == (
+        "mnspawn: a: connected: Python ?, \\x07 CPUs, ? devices, agent sent"
+    )
 
 
 def test_ranks_fold() -> None:
