@@ -2,14 +2,15 @@
 
 import os
 import sys
-from typing import List
+from typing import Any, Dict, List
 
 
 def main(argv: List[str], version: str, is_cached: bool) -> int:
     """Run one mode.
 
     Args:
-        argv: `serve`, `attach RUN NODE_RANK` or `reap RUN NODE_RANK`.
+        argv: `serve`, or `attach`, `watch`, `reap` with RUN NODE_RANK, or `list`, or `order RUN NODE_RANK VERB [WORD]`,
+            or `clean MIN_AGE dry|do`.
         version: of mnspawn.
         is_cached: the archive was on this host already.
     """
@@ -18,13 +19,18 @@ def main(argv: List[str], version: str, is_cached: bool) -> int:
     os.dup2(null, 0)
     os.dup2(null, 1)
     os.close(null)
-    if argv[0] == "serve":
+    mode, words = argv[0], argv[1:]
+    if mode == "serve":
         return _serve(link_in, link_out, version, is_cached)
-    if argv[0] == "attach":
-        return _attach(link_in, link_out, argv[1], argv[2])
-    if argv[0] == "reap":
-        return _reap(link_out, argv[1], argv[2])
-    sys.stderr.write("mnspawn agent: unknown mode %r\n" % argv[0])
+    if mode == "attach":
+        return _attach(link_in, link_out, words[0], words[1])
+    if mode == "watch":
+        return _watch(link_in, link_out, words[0], words[1], version, is_cached)
+    if mode == "reap":
+        return _reap(link_out, words[0], words[1])
+    if mode in ("list", "order", "clean"):
+        return _answer(link_out, mode, words)
+    sys.stderr.write("mnspawn agent: unknown mode %r\n" % mode)
     return 2
 
 
@@ -65,3 +71,43 @@ def _reap(link_out: int, run: str, node_rank: str) -> int:
     left = guardian.end_all(run, int(node_rank))
     os.write(link_out, ("left %s\n" % ",".join(str(pid) for pid in left)).encode("ascii"))
     return 1 if left else 0
+
+
+def _watch(link_in: int, link_out: int, run: str, node_rank: str, version: str, is_cached: bool) -> int:
+    from .posix import rundir
+
+    folder = rundir.find_pod(run, node_rank)
+    plan = rundir.read_json(os.path.join(folder, rundir.PLAN)) if folder else None
+    if folder is None or plan is None:
+        os.write(link_out, b"gone\n")
+        return 1
+    from .posix.watch import Watcher
+    from .posix.wire import Wire
+
+    os.write(link_out, b"here\n")
+    hello = {"version": version, "facts": {"plan": plan, "root": folder}, "cached": is_cached}
+    return Watcher(Wire(link_in, link_out), folder, plan, hello).run()
+
+
+def _answer(link_out: int, mode: str, words: List[str]) -> int:
+    """One JSON line."""
+    import json
+
+    from .posix import manage
+
+    if mode == "list":
+        answer: Any = manage.list_pods()
+    elif mode == "clean":
+        answer = manage.clean(float(words[0]), words[1] == "dry")
+    else:
+        run, node_rank, verb = words[:3]
+        order: Dict[str, Any] = {"command": verb}
+        if verb == "stop":
+            order["grace"] = float(words[3])
+        elif verb == "signal":
+            order.update(signal=words[3], ranks=[int(rank) for rank in words[4:]] or None)
+        answer = manage.command(run, node_rank, order)
+    view = memoryview(json.dumps(answer).encode("ascii") + b"\n")
+    while view:
+        view = view[os.write(link_out, view) :]
+    return 0

@@ -15,6 +15,7 @@ class RankOutcome:
         ended_at: seconds since START on the controller's clock, mapped through the link's clock offset.
         tail: its last lines on stderr.
         error: why it could not be started.
+        is_disk_full: the disk that takes its output was full when it ended.
     """
 
     rank: int
@@ -28,6 +29,7 @@ class RankOutcome:
     ended_at: float | None
     tail: tuple[str, ...]
     error: str | None = None
+    is_disk_full: bool = False
 
     @property
     def has_failed(self) -> bool:

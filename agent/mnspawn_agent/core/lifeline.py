@@ -19,9 +19,9 @@ MOVES: Dict[LifelineState, Dict[str, LifelineState]] = {
 
 
 class Lifeline:
-    """HELD -> ORPHANED -> HELD again, or ABANDONED after `orphan_grace` seconds."""
+    """HELD -> ORPHANED -> HELD again, or ABANDONED after `orphan_grace` seconds (None: a detached run, never)."""
 
-    def __init__(self, orphan_grace: float) -> None:
+    def __init__(self, orphan_grace: Optional[float]) -> None:
         self.state = L.HELD
         self.orphan_grace = orphan_grace
         self.deadline: Optional[float] = None
@@ -33,7 +33,7 @@ class Lifeline:
             raise AssertionError("lifeline: %s in state %s" % (fact, self.state.value))
 
     def lost(self, now: float) -> None:
-        if self.state is L.HELD:
+        if self.state is L.HELD and self.orphan_grace is not None:
             self.deadline = now + self.orphan_grace
         self._move("lost")
 

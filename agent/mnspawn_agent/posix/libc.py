@@ -5,6 +5,8 @@ import os
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+FALLOC_FL_KEEP_SIZE = 1
+FALLOC_FL_PUNCH_HOLE = 2
 IN_MODIFY = 0x2
 IN_NONBLOCK = 0o4000
 IN_CLOEXEC = 0o2000000
@@ -32,6 +34,16 @@ def inotify_watch(fd: int, path: str) -> int:
     if watch < 0:
         _raise("inotify_add_watch")
     return int(watch)
+
+
+def punch_hole(path: str, offset: int, count: int) -> bool:
+    """Give a part of a file back to the disk; False where the file system can't (fallocate(2))."""
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        mode = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+        return bool(_libc.fallocate(fd, mode, ctypes.c_int64(offset), ctypes.c_int64(count)) == 0)
+    finally:
+        os.close(fd)
 
 
 def _raise(call: str) -> None:

@@ -1,5 +1,6 @@
 """The agent's loop: waits for descriptors and deadlines, feeds the machines, does what they say. Decides nothing."""
 
+import json
 import os
 import selectors
 import signal
@@ -16,6 +17,8 @@ from .supervisor import Supervisor
 from .wire import Wire
 
 CHUNK = 131072
+COMMAND = b"{"  # a command line from the control socket; frames begin with a zero byte
+INOTIFY_PAUSE = 0.1  # between two looks at files that nobody reads for now
 OUTPUT_PAUSE = 0.004  # between two looks at output, so that a chatty trainer makes few frames instead of many
 
 
@@ -39,6 +42,7 @@ class Agent:
         self._supervisor: Optional[Supervisor] = None
         self._new_wires: Dict[int, Wire] = {}
         self._output_at = 0.0
+        self._inotify_at = 0.0
         self._is_over = False
         self._keep = True
         self._is_told_to_stop = False
@@ -81,6 +85,7 @@ class Agent:
             self._read_wire()
         elif supervisor is not None and fd == supervisor.spools.inotify:
             supervisor.spools.read_inotify()
+            self._inotify_at = self._now() + INOTIFY_PAUSE
         elif supervisor is not None and fd == supervisor.socket.fileno():
             self._accept(supervisor.socket)
 
@@ -90,6 +95,8 @@ class Agent:
         supervisor = self._supervisor
         if supervisor is not None:
             deadlines.append(supervisor.pod.deadline)
+            if supervisor.spools.has_more and now < self._inotify_at:
+                deadlines.append(self._inotify_at)
             if self._wire.is_open:
                 if supervisor.spools.has_more and self._channel.output_allowance and self._wire.has_room:
                     deadlines.append(self._output_at)
@@ -108,7 +115,7 @@ class Agent:
         supervisor = self._supervisor
         if supervisor is not None:
             wanted[supervisor.socket.fileno()] = selectors.EVENT_READ
-            if supervisor.spools.inotify is not None and not supervisor.spools.has_more:
+            if supervisor.spools.inotify is not None and self._watches_files(supervisor):
                 wanted[supervisor.spools.inotify] = selectors.EVENT_READ
         for fd in self._new_wires:
             wanted[fd] = selectors.EVENT_READ
@@ -121,6 +128,10 @@ class Agent:
                 self._selector.modify(fd, mask)
             self._masks[fd] = mask
 
+    def _watches_files(self, supervisor: Supervisor) -> bool:
+        """Files are looked at when there is nothing else to read; while output waits for credit, only now and then."""
+        return not supervisor.spools.has_more or self._now() >= self._inotify_at
+
     def _forget(self, fd: int) -> None:
         """Before a descriptor is closed: its number may come back as another one's."""
         if self._masks.pop(fd, None) is not None:
@@ -132,20 +143,20 @@ class Agent:
         self._take_events()
         if self._is_told_to_stop:
             self._is_told_to_stop = False
-            self._stop()
+            self._stop("the agent got a signal to end")
         if self._lifeline.on_time(now):
-            self._stop()
+            self._stop("the controller was lost")
         if self._supervisor is not None:
             self._supervisor.on_time(now)
             if self._supervisor.pod.state is PodState.DONE and not self._wire.is_open:
                 # the verdict is on disk; it is worth waiting only for a controller that may still come back
                 self._is_over = self._is_over or self._lifeline.deadline is None
 
-    def _stop(self) -> None:
+    def _stop(self, reason: str, grace: Optional[float] = None) -> None:
         if self._supervisor is None:
             self._is_over, self._keep = True, False
         else:
-            self._supervisor.stop(self._supervisor.grace)
+            self._supervisor.stop_for(reason, self._supervisor.grace if grace is None else grace)
 
     def _drain_signals(self) -> None:
         try:
@@ -173,7 +184,7 @@ class Agent:
             if found is None:
                 break
             spool, offset, chunk = found
-            self._channel.send_output(spool.rank, spool.stream, offset, chunk)
+            self._channel.send_output(spool.rank, spool.stream, offset, chunk, time.time())
             self._wire.pending += self._channel.data_to_send(now)
             has_sent = True
         return has_sent
@@ -226,6 +237,11 @@ class Agent:
         if not chunk:
             wire.close()
             return
+        if chunk.startswith(COMMAND):
+            wire.pending += self._obey(chunk)
+            wire.flush()
+            wire.close()
+            return
         now = self._now()
         self._close_wire()
         self._channel.resume(now, {})
@@ -235,6 +251,21 @@ class Agent:
         self._wire = wire
         self._channel.receive(chunk, now)
         self._take_events()
+
+    def _obey(self, line: bytes) -> bytes:
+        """A command from the control socket, one JSON line; gives the answer."""
+        try:
+            command = json.loads(line.decode("utf-8"))
+            kind = command["command"]
+            if kind == "stop":
+                self._stop("asked for by mnspawn stop", float(command["grace"]))
+            elif kind == "signal" and self._supervisor is not None:
+                self._supervisor.pass_signal(str(command["signal"]), command["ranks"])
+            else:
+                return b'{"ok": false, "problem": "unknown command"}\n'
+        except (ValueError, KeyError, TypeError) as error:
+            return json.dumps({"ok": False, "problem": str(error)}).encode("ascii") + b"\n"
+        return b'{"ok": true}\n'
 
     def _rewind(self, message: Dict[str, Any]) -> None:
         """Go on with every stream where the controller has it."""
@@ -264,6 +295,8 @@ class Agent:
             supervisor.stop(message["grace"])
         elif kind == messages.SIGNAL and supervisor is not None:
             supervisor.pass_signal(message["signal"], message["ranks"])
+        elif kind == messages.DETACH:
+            self._lifeline.orphan_grace = None
         elif kind == messages.FINISH:
             self._is_over, self._keep = True, message["keep"]
 

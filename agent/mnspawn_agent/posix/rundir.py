@@ -1,5 +1,6 @@
 """The folders that the agent keeps on a host: where they may be, that they are ours, and what is in them."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -9,6 +10,11 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 PROBE = b"x" * 65536  # enough to see a full disk behind a folder that can still be made
 KEEP_SECONDS = 14 * 86400  # finished runs are kept for `logs` this long
+PLAN = "plan.json"  # what the pod is, without secrets
+STATUS = "status.json"  # how it stands
+JOURNAL = "journal.jsonl"  # every control message about it, in order
+LOCK = "lock"
+FULL = 65536  # bytes left on a disk that counts as full
 KEEP_BYTES = 2 << 30  # and while they take less than this in all
 
 
@@ -89,13 +95,32 @@ class RunDir:
         return path
 
     def write_status(self, status: Dict[str, Any]) -> None:
-        self.write("status.json", json.dumps(status, indent=1, sort_keys=True).encode("ascii"))
+        self.write(STATUS, json.dumps(status, indent=1, sort_keys=True).encode("ascii"))
 
     def open_stream(self, rank: int, suffix: str) -> Tuple[str, int]:
         """(path, descriptor for appending) of a new, empty spool file."""
         path = self.join("rank-%d.%s" % (rank, suffix))
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         return path, os.open(path, flags, 0o600)
+
+    def is_full(self) -> bool:
+        """The file system takes nothing more: then output of trainers is lost, and they may fail for it."""
+        try:
+            status = os.statvfs(self.path)
+        except OSError:
+            return False
+        return status.f_bavail * status.f_frsize < FULL
+
+    def append_journal(self, line: bytes) -> None:
+        """Add a line to what is known of the pod, whoever looks later. Raises OSError."""
+        with open(self.join(JOURNAL), "ab") as file:
+            file.write(line)
+
+    def lock(self) -> int:
+        """Hold the folder for as long as the agent lives; the kernel lets go when it dies. Gives the descriptor."""
+        fd = os.open(self.join(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return fd
 
     def remove(self) -> None:
         """Remove the pod's folder, and the run's when it was the last in it."""
@@ -106,14 +131,43 @@ class RunDir:
             pass  # another pod's folder is in it
 
 
-def read_status(path: str) -> Optional[Dict[str, Any]]:
-    """A pod's status; None where there is none that can be read."""
+def is_held(path: str) -> bool:
+    """Whether the agent of a pod's folder lives."""
     try:
-        with open(os.path.join(path, "status.json"), "rb") as file:
-            status = json.loads(file.read().decode("utf-8"))
+        fd = os.open(os.path.join(path, LOCK), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def find_pod(run: str, node_rank: str) -> Optional[str]:
+    """The folder of a pod, wherever on this host it is kept."""
+    for root in state_candidates():
+        path = os.path.join(root, "runs", run, node_rank)
+        if os.path.exists(os.path.join(path, PLAN)):
+            return path
+    return None
+
+
+def read_json(path: str) -> Optional[Dict[str, Any]]:
+    """An object in a file of ours; None where there is none that can be read."""
+    try:
+        with open(path, "rb") as file:
+            content = json.loads(file.read().decode("utf-8"))
     except (OSError, ValueError):
         return None
-    return status if isinstance(status, dict) else None
+    return content if isinstance(content, dict) else None
+
+
+def read_status(path: str) -> Optional[Dict[str, Any]]:
+    """A pod's status; None where there is none that can be read."""
+    return read_json(os.path.join(path, STATUS))
 
 
 def list_pods(root: str) -> Iterator[Tuple[str, str, str]]:
@@ -142,7 +196,7 @@ def prune(root: str, now: Optional[float] = None) -> None:
             continue
         try:
             size = sum(entry.stat().st_blocks * 512 for entry in os.scandir(path) if entry.is_file())
-            finished.append((os.stat(os.path.join(path, "status.json")).st_mtime, size, path))
+            finished.append((os.stat(os.path.join(path, STATUS)).st_mtime, size, path))
         except OSError:
             continue  # it goes while we look
     finished.sort()

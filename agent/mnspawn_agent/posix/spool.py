@@ -1,25 +1,40 @@
 """Follows the files that trainers write their output to: which have more, and the next bytes from an offset."""
 
 import os
+import time
 from collections import deque
 from typing import Deque, Dict, List, Optional, Tuple
 
 from . import libc
+from .marks import MarkWriter
 
+IN_Q_OVERFLOW = 0x4000  # events were dropped
+BLOCK = 4096  # holes are made of whole blocks
+CAP_STEP = 1 << 20  # bytes over the cap before the next hole
 POLL_INTERVAL = 0.05  # where inotify is not to be had
 TAIL_BYTES = 16384
 TAIL_LINES = 20
 
 
 class Spool:
-    """One stream of one rank. Offsets count from the trainer's first byte, also when a file was cut short."""
+    """One stream of one rank. Offsets count from the trainer's first byte, also when a file was cut short.
 
-    def __init__(self, rank: int, stream: int, path: str) -> None:
+    Args:
+        cap: bytes that stay on the disk; older ones are given back to it (holes), offsets unchanged.
+        marks: where to note when bytes were seen; None for those who only read.
+    """
+
+    def __init__(
+        self, rank: int, stream: int, path: str, cap: Optional[int] = None, marks: Optional[MarkWriter] = None
+    ) -> None:
         self.rank = rank
         self.stream = stream
         self.path = path
+        self._cap = cap
+        self._marks = marks
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self.offset = 0  # next byte to send
+        self.hole = 0  # offset before which nothing is on the disk any more
         self._base = 0  # offset of the file's first byte: not 0 once somebody truncated it
 
     @property
@@ -27,8 +42,21 @@ class Spool:
         """Offset behind the last byte that is there."""
         return max(self._base + os.fstat(self.fd).st_size, self._base)
 
+    def note_growth(self, now: float) -> None:
+        """Remember when bytes were seen, and keep within the cap. `now` is wall-clock seconds since the epoch."""
+        if self._marks is None:
+            return
+        size = self.size
+        self._marks.note(now, size)
+        if self._cap is not None and size - self.hole > self._cap + CAP_STEP and not self._base:
+            hole = (size - self._cap) // BLOCK * BLOCK
+            if libc.punch_hole(self.path, self.hole, hole - self.hole):
+                self.hole = hole
+                self._marks.note_hole(hole)
+
     def read(self, count: int) -> bytes:
-        """The next bytes, b"" when there are no more for now."""
+        """The next bytes, b"" when there are no more for now; what the cap took is skipped."""
+        self.offset = max(self.offset, self.hole)
         chunk = os.pread(self.fd, count, self.offset - self._base)
         if not chunk and os.fstat(self.fd).st_size < self.offset - self._base:
             self._base = self.offset  # a trainer truncated its own output (`> /dev/stdout`): what comes is new
@@ -38,12 +66,14 @@ class Spool:
 
     def rewind(self, offset: int) -> int:
         """Go back to an offset that the controller asks for; gives the bytes that are not there any more."""
-        start = max(offset, self._base)
+        start = max(offset, self._base, self.hole)
         self.offset = min(start, self.size)
         return max(0, start - offset)
 
     def close(self) -> None:
         os.close(self.fd)
+        if self._marks is not None:
+            self._marks.close()
 
 
 class Spools:
@@ -80,11 +110,14 @@ class Spools:
             self._dirty.append(spool)
 
     def mark_all(self) -> None:
+        now = time.time()
         for spool in self._all.values():
             self.mark(spool)
+            spool.note_growth(now)
 
     def read_inotify(self) -> None:
         """Mark the spools that inotify speaks of."""
+        now = time.time()
         assert self.inotify is not None
         try:
             events = os.read(self.inotify, 65536)
@@ -95,10 +128,11 @@ class Spools:
             watch = int.from_bytes(events[position : position + 4], "little")
             mask = int.from_bytes(events[position + 4 : position + 8], "little")
             position += 16 + int.from_bytes(events[position + 12 : position + 16], "little")
-            if mask & 0x4000:  # IN_Q_OVERFLOW: events were dropped
+            if mask & IN_Q_OVERFLOW:
                 self.mark_all()
             elif watch in self._watches:
                 self.mark(self._watches[watch])
+                self._watches[watch].note_growth(now)
 
     @property
     def has_more(self) -> bool:
@@ -108,11 +142,10 @@ class Spools:
         """(spool, offset, bytes) of the next stream in turn, None when all are read for now."""
         while self._dirty:
             spool = self._dirty.popleft()
-            offset = spool.offset
             chunk = spool.read(count)
             if chunk:
                 self._dirty.append(spool)  # to the back: ranks take turns
-                return spool, offset, chunk
+                return spool, spool.offset - len(chunk), chunk
         return None
 
     def of(self, rank: int) -> List[Spool]:

@@ -1,6 +1,8 @@
 """Drives one pod: prepares, spawns, reaps, signals, sweeps, and tells the controller. The machine decides."""
 
+import json
 import os
+import socket
 import sys
 import time
 from typing import Any, Callable, Dict, List, Optional
@@ -9,7 +11,8 @@ from ..core.pod import Ended, Finished, PodMachine, PodState, Sweep
 from ..core.trainer import SendSignal
 from ..protocol import messages
 from ..protocol.exits import from_wait_status
-from . import attach, libc, probe, reaper, spawner
+from . import attach, libc, probe, reaper, rundir, spawner
+from .marks import MarkWriter
 from .prepare import Preparation
 from .spool import Spool, Spools, tail_of
 
@@ -38,8 +41,11 @@ class Supervisor:
         self.spools = Spools()
         self.pod = PodMachine(self._prepared.ranks, message["grace"])
         self.grace = float(message["grace"])
+        self._lock = self._prepared.folder.lock()
+        self._write_plan()
         self.run = self._prepared.run
         self.node_rank = self._prepared.node_rank
+        self._is_disk_full = False
         self._ranks_by_pid: Dict[int, int] = {}
         self._errors: Dict[int, str] = {}
         if self._prepared.missing and not self._prepared.reasons:
@@ -49,6 +55,28 @@ class Supervisor:
 
     def _now(self) -> float:
         return time.monotonic()
+
+    def _write_plan(self) -> None:
+        message = self._prepared.message
+        plan = dict(
+            message["about"],
+            run=self._prepared.run,
+            node_rank=self._prepared.node_rank,
+            ranks=self._prepared.ranks,
+            grace=self.grace,
+            hostname=socket.gethostname(),
+            began=time.time(),
+        )
+        self._prepared.folder.write(rundir.PLAN, json.dumps(plan, indent=1, sort_keys=True).encode("ascii"))
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Tell the controller, and whoever looks into the run folder later."""
+        message = messages.make(kind, **fields)
+        try:
+            self._prepared.folder.append_journal(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
+        except OSError:
+            self._is_disk_full = True  # told with the next exit; the pod itself must go on
+        self._send(message)
 
     # -- before the start ------------------------------------------------------------------------------------------
     def take_blob(self, blob: int, chunk: bytes) -> None:
@@ -110,19 +138,19 @@ class Supervisor:
             for stream, suffix in STREAMS if prepared.message["has_results"] else STREAMS[:2]:
                 path, fd = prepared.folder.open_stream(rank, suffix)
                 outputs.append(fd)
-                self.spools.add(Spool(rank, stream, path))
+                self.spools.add(Spool(rank, stream, path, prepared.message["log_cap"], MarkWriter(path)))
             if prepared.message["has_results"]:
                 env = dict(env, **{RESULT_VARIABLE: path})
             pid = spawner.spawn(trainer["argv"], env, prepared.workdir, outputs[0], outputs[1])
         except (OSError, spawner.SpawnError) as error:
             pod.spawn_failed(rank)
             self._errors[rank] = str(error)
-            self._send(messages.make(messages.NOT_STARTED, rank=rank, at=self._now(), error=str(error)))
+            self.say(messages.NOT_STARTED, rank=rank, at=self._now(), error=str(error))
         else:
             now = self._now()
             pod.spawned(rank, pid, now)
             self._ranks_by_pid[pid] = rank
-            self._send(messages.make(messages.STARTED, rank=rank, pid=pid, at=now))
+            self.say(messages.STARTED, rank=rank, pid=pid, at=now)
         finally:
             for fd in outputs:
                 os.close(fd)
@@ -143,6 +171,12 @@ class Supervisor:
         self.reap()  # deaths that came first are not ours
         self.pod.stop(self._now(), grace)
         self._act()
+
+    def stop_for(self, reason: str, grace: float) -> None:
+        """Stop because somebody on the host asks for it; the controller learns the reason first."""
+        if self.pod.state is not PodState.DONE:
+            self.say(messages.STOPPING, reason=reason, grace=grace)
+        self.stop(grace)
 
     def pass_signal(self, name: str, ranks: Optional[List[int]]) -> None:
         """Send a signal to the groups of trainers that run."""
@@ -190,27 +224,24 @@ class Supervisor:
             sizes.append([spool.stream, spool.size])
             if spool.stream == STDERR:
                 tail = tail_of(spool.path)
-        self._send(
-            messages.make(
-                messages.EXITED,
-                rank=rank,
-                pid=trainer.pid,
-                code=trainer.code,
-                at=now,
-                seconds=now - trainer.started_at,
-                stopped=trainer.was_stopped,
-                killed=trainer.was_killed,
-                sizes=sizes,
-                tail=tail,
-            )
+        self.say(
+            messages.EXITED,
+            rank=rank,
+            pid=trainer.pid,
+            code=trainer.code,
+            at=now,
+            seconds=now - trainer.started_at,
+            stopped=trainer.was_stopped,
+            killed=trainer.was_killed,
+            is_disk_full=self._is_disk_full or self._prepared.folder.is_full(),
+            sizes=sizes,
+            tail=tail,
         )
 
     def _tell_done(self, finished: Finished) -> None:
         self.spools.mark_all()
         self._write_status("done", leftovers=finished.leftovers)
-        self._send(
-            messages.make(messages.DONE, leftovers=finished.leftovers, swept=finished.swept, sizes=self.spools.sizes())
-        )
+        self.say(messages.DONE, leftovers=finished.leftovers, swept=finished.swept, sizes=self.spools.sizes())
 
     def _write_status(self, state: str, **more: Any) -> None:
         trainers = [
@@ -239,13 +270,14 @@ class Supervisor:
             self._notice("status can't be written: %s" % error)
 
     def _notice(self, text: str) -> None:
-        self._send(messages.make(messages.NOTICE, text=text))
+        self.say(messages.NOTICE, text=text)
 
     def close(self, keep: bool) -> None:
         """Give everything back; the run folder stays when `keep`."""
         self.spools.close()
         self._prepared.held.release()
         self.socket.close()
+        os.close(self._lock)
         if keep:
             try:
                 os.unlink(self._prepared.folder.join(attach.SOCKET_NAME))

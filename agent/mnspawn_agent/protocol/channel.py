@@ -13,7 +13,7 @@ from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 from . import framing
 
 BEAT = struct.Struct(">IdddQ")  # received seq, own clock, peer's last clock, seconds since that came, output granted
-OUTPUT_HEAD = struct.Struct(">IBQ")  # rank, stream, offset
+OUTPUT_HEAD = struct.Struct(">IBQd")  # rank, stream, offset, when it was seen on the host (seconds since the epoch)
 BLOB_HEAD = struct.Struct(">IQ")  # blob number, offset
 
 BEAT_INTERVAL = 2.0  # a quiet link is heard this often
@@ -44,6 +44,7 @@ class OutputChunk(NamedTuple):
     stream: int
     offset: int
     chunk: bytes
+    time: float
 
 
 class Synced(NamedTuple):
@@ -116,9 +117,9 @@ class Channel:
         if not self.is_lost and not self._awaits_sync:
             self._urgent.append(frame)
 
-    def send_output(self, rank: int, stream: int, offset: int, chunk: bytes) -> None:
+    def send_output(self, rank: int, stream: int, offset: int, chunk: bytes, time: float) -> None:
         """Queue a piece of a stream behind everything else; the caller minds `output_allowance`."""
-        self._bulk.append(framing.encode(framing.OUTPUT, 0, OUTPUT_HEAD.pack(rank, stream, offset) + chunk))
+        self._bulk.append(framing.encode(framing.OUTPUT, 0, OUTPUT_HEAD.pack(rank, stream, offset, time) + chunk))
         self.output_sent += len(chunk)
 
     @property
@@ -183,8 +184,8 @@ class Channel:
 
     def _take(self, frame: framing.Frame, now: float) -> None:
         if frame.kind == framing.OUTPUT:
-            rank, stream, offset = OUTPUT_HEAD.unpack_from(frame.body)
-            self._events.append(OutputChunk(rank, stream, offset, frame.body[OUTPUT_HEAD.size :]))
+            rank, stream, offset, time = OUTPUT_HEAD.unpack_from(frame.body)
+            self._events.append(OutputChunk(rank, stream, offset, frame.body[OUTPUT_HEAD.size :], time))
         elif frame.kind == framing.BEAT:
             self._take_beat(frame.body, now)
         elif frame.kind == framing.SYNC:

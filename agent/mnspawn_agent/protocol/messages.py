@@ -17,12 +17,18 @@ NOT_STARTED = "not_started"  # a trainer could not be started
 EXITED = "exited"  # a trainer ended; its streams have these sizes
 DONE = "done"  # nothing of the pod is left, or these pids would not go
 LOST_OUTPUT = "lost_output"  # bytes of a stream that nobody can have any more
+STOPPING = "stopping"  # somebody on the host asked for the end: `mnspawn stop`, or a signal to the agent
+FROM = "from"  # a watcher's word: this stream begins here
+CAUGHT_UP = "caught_up"  # a watcher's word: everything that was there is said
+GONE = "gone"  # a watcher's word: the pod's agent died, nobody will say more
 NOTICE = "notice"  # one line for people
 # controller to agent
 PREPARE = "prepare"
 START = "start"
 STOP = "stop"  # TERM, grace, KILL; grace 0 kills
 SIGNAL = "signal"  # pass a signal to trainers
+DETACH = "detach"  # go on without a controller, for as long as it takes
+WATCH = "watch"  # to a watcher: which streams from where
 FINISH = "finish"  # all is known: the agent may go
 
 MAX_RANKS = 4096  # trainers on one host; more is a mistake
@@ -150,6 +156,7 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
         "seconds": _is_seconds,
         "stopped": _is_bool,
         "killed": _is_bool,
+        "is_disk_full": _is_bool,
         "sizes": _sizes,
         "tail": _list_of(_is_str),
     },
@@ -159,6 +166,10 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
         "sizes": _list_of(_pair_of(_is_count, _is_count, _is_count)),
     },
     LOST_OUTPUT: {"rank": _is_count, "stream": _is_count, "offset": _is_count, "count": _is_count},
+    STOPPING: {"reason": _is_str, "grace": _is_seconds},
+    FROM: {"rank": _is_count, "stream": _is_count, "offset": _is_count},
+    CAUGHT_UP: {},
+    GONE: {"reason": _is_str, "leftovers": _list_of(_is_count)},
     NOTICE: {"text": _is_str},
     PREPARE: {
         "run": is_token,
@@ -175,7 +186,9 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
         "extra_ports": _is_count,
         "probes": _list_of(_pair_of(_is_text, _is_port), 256),
         "grace": _is_seconds,
-        "orphan_grace": _is_seconds,
+        "orphan_grace": _or_none(_is_seconds),
+        "log_cap": _or_none(_is_count),
+        "about": _is_dict,
     },
     START: {
         "unset": _list_of(_is_text),
@@ -185,6 +198,16 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
     },
     STOP: {"grace": _is_seconds},
     SIGNAL: {"signal": _is_str, "ranks": _or_none(_list_of(_is_count))},
+    DETACH: {},
+    WATCH: {
+        "streams": _list_of(_is_count),
+        "ranks": _or_none(_list_of(_is_count)),
+        "offsets": _list_of(_pair_of(_is_count, _is_count, _is_count)),
+        "tail": _or_none(_is_count),
+        "since": _or_none(_is_seconds),
+        "has_times": _is_bool,
+        "is_following": _is_bool,
+    },
     FINISH: {"keep": _is_bool},
 }
 

@@ -88,6 +88,7 @@ class _Rank:
     seconds: float | None = None
     stopped: bool = False
     killed: bool = False
+    is_disk_full: bool = False
     ended_at: float | None = None
     tail: tuple[str, ...] = ()
     error: str | None = None
@@ -133,6 +134,17 @@ class RunMachine:
         actions, self._actions = self._actions, []
         return actions
 
+    @classmethod
+    def adopt(
+        cls, run: str, hosts: Sequence[str], ranks: Sequence[Sequence[int]], grace: float, now: float
+    ) -> "RunMachine":
+        """For a run that others have started: the facts of its past are still to be told."""
+        machine = cls(run, hosts, grace, now)
+        machine.laid_out(ranks)
+        machine.state = R.RUNNING
+        machine._started_at = now
+        return machine
+
     # -- before the start ------------------------------------------------------------------------------------------
     def connected(self, host: int) -> None:
         self._hosts[host].is_connected = True
@@ -177,13 +189,13 @@ class RunMachine:
 
     def exited(
         self, rank: int, pid: int, code: int, at: float, seconds: float, stopped: bool, killed: bool,
-        tail: tuple[str, ...], now: float,
+        is_disk_full: bool, tail: tuple[str, ...], now: float,
     ) -> None:  # fmt: skip
         if rank not in self._ranks:
             return
         entry = self._ranks[rank]
         entry.pid, entry.code, entry.ended_at, entry.seconds = pid, code, at, seconds
-        entry.stopped, entry.killed, entry.tail = stopped, killed, tail
+        entry.stopped, entry.killed, entry.is_disk_full, entry.tail = stopped, killed, is_disk_full, tail
         if code != 0 and not stopped:
             self._stop(now, self._grace, f"rank {rank} on {self._hosts[entry.host].name} failed")
 
@@ -241,6 +253,14 @@ class RunMachine:
         if self.state is not R.STOPPING:
             self._blame(_Cause(now, exit_status, name))
 
+    def stop_asked(self, now: float, grace: float, reason: str) -> None:
+        """Somebody stops the run on a host: the others follow."""
+        if self.state in (R.STARTING, R.RUNNING):
+            self._blame(_Cause(now, ExitStatus.TERMINATED, f"stopped: {reason}"))
+            self._stop(now, grace, reason)
+        elif self.state is R.STOPPING and grace == 0.0:
+            self._stop(now, 0.0, reason)
+
     def timed_out(self, now: float, seconds: float) -> None:
         reason = f"timed out after {seconds:g} s"
         if self.state in (R.CONNECTING, R.PREPARING):
@@ -294,7 +314,7 @@ class RunMachine:
         ended = None if entry.ended_at is None else entry.ended_at - (self._started_at or 0.0)
         return RankOutcome(
             entry.rank, entry.local_rank, self._hosts[entry.host].name, entry.pid, entry.code, entry.seconds,
-            entry.stopped, entry.killed, ended, entry.tail, entry.error,
+            entry.stopped, entry.killed, ended, entry.tail, entry.error, entry.is_disk_full,
         )  # fmt: skip
 
 

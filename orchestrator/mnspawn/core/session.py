@@ -1,5 +1,6 @@
 """The controller's half of a link: what the agent says, checked, in order, each byte once. No I/O, no clock."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +55,7 @@ class Output:
     stream: int
     offset: int
     chunk: bytes = field(repr=False)
+    time: float  # seconds since the epoch on the host
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class Exited:
     seconds: float
     stopped: bool
     killed: bool
+    is_disk_full: bool
     tail: tuple[str, ...]
 
 
@@ -99,6 +102,27 @@ class Complete:
 
 
 @dataclass(frozen=True, slots=True)
+class StopAsked:
+    """Somebody on the host asked for the end of the run."""
+
+    reason: str
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """A watcher has said everything that there is (for now, or for good)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentGone:
+    """A watcher found that the pod's agent died."""
+
+    reason: str
+    leftovers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Remark:
     text: str
 
@@ -112,7 +136,7 @@ class LinkLost:
 
 SessionEvent = (
     Hello | Need | Prepared | Refused | Started | NotStarted | Output | Gap | Exited | Drained | Done | Complete
-    | Remark | LinkLost
+    | StopAsked | CaughtUp | AgentGone | Remark | LinkLost
 )  # fmt: skip
 
 
@@ -121,14 +145,21 @@ class HostSession:
 
     Args:
         window: bytes of output that the agent may have on the way; what bounds our memory per host.
+        offsets: by (rank, stream), where output goes on that an earlier session began.
     """
 
-    def __init__(self, now: float, window: int, silence_limit: float = channel.SILENCE_LIMIT) -> None:
+    def __init__(
+        self,
+        now: float,
+        window: int,
+        silence_limit: float = channel.SILENCE_LIMIT,
+        offsets: Mapping[tuple[int, int], int] | None = None,
+    ) -> None:
         self._channel = channel.Channel(now, silence_limit)
         self.window = window
         self._owed = 0
         self._heard = now
-        self._next: dict[tuple[int, int], int] = {}
+        self._next: dict[tuple[int, int], int] = dict(offsets or {})
         self._waiting: dict[int, tuple[Exited, dict[int, int]]] = {}  # exits whose output is still on its way
         self._final: dict[tuple[int, int], int] | None = None
         self._is_complete = False
@@ -173,6 +204,11 @@ class HostSession:
         self._channel.send_blob(blob, offset, chunk)
 
     @property
+    def offsets(self) -> dict[tuple[int, int], int]:
+        """By (rank, stream), the offset behind the last byte that was passed on."""
+        return dict(self._next)
+
+    @property
     def unacknowledged_bytes(self) -> int:
         return self._channel.unacknowledged_bytes
 
@@ -198,8 +234,8 @@ class HostSession:
             match event:
                 case channel.Received(message):
                     self._take_message(message)
-                case channel.OutputChunk(rank, stream, offset, chunk):
-                    self._take_output(rank, stream, offset, chunk)
+                case channel.OutputChunk():
+                    self._take_output(event)
                 case channel.Lost(kind, detail):
                     self._events.append(LinkLost(kind, detail, self._heard))
                 case channel.Synced():
@@ -247,6 +283,14 @@ class HostSession:
                 self._final = {(rank, stream): size for rank, stream, size in sizes}
                 self._events.append(Done(tuple(leftovers), swept))
                 self._look_for_end()
+            case {"type": messages.FROM, "rank": rank, "stream": stream, "offset": offset}:
+                self._next[rank, stream] = max(offset, self._next.get((rank, stream), 0))
+            case {"type": messages.STOPPING, "reason": reason, "grace": grace}:
+                self._events.append(StopAsked(reason, grace))
+            case {"type": messages.CAUGHT_UP}:
+                self._events.append(CaughtUp())
+            case {"type": messages.GONE, "reason": reason, "leftovers": leftovers}:
+                self._events.append(AgentGone(reason, tuple(leftovers)))
             case {"type": messages.NOTICE, "text": text}:
                 self._events.append(Remark(text))
 
@@ -259,13 +303,15 @@ class HostSession:
             message["seconds"],
             message["stopped"],
             message["killed"],
+            message["is_disk_full"],
             tuple(message["tail"]),
         )
         self._events.append(exited)
         self._waiting[exited.rank] = (exited, dict(message["sizes"]))
         self._look_for_drain(exited.rank)
 
-    def _take_output(self, rank: int, stream: int, offset: int, chunk: bytes) -> None:
+    def _take_output(self, output: channel.OutputChunk) -> None:
+        rank, stream, offset, chunk, time = output
         size = len(chunk)
         expected = self._next.get((rank, stream), 0)
         if offset > expected:
@@ -276,7 +322,7 @@ class HostSession:
         self.consumed(size - len(chunk))
         if chunk:
             self._next[rank, stream] = offset + len(chunk)
-            self._events.append(Output(rank, stream, offset, chunk))
+            self._events.append(Output(rank, stream, offset, chunk, time))
             self._look_for_drain(rank)
             self._look_for_end()
 

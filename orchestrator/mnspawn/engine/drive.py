@@ -190,8 +190,8 @@ class Drive:
     def _take(self, link: HostLink, event: said.SessionEvent) -> None:
         machine, now = self._machine, self._loop.time()
         match event:
-            case said.Output(rank, stream, offset, chunk):
-                self._tell(seen.TrainerOutput(time.time(), link.name, rank, seen.Stream(stream), offset, chunk))
+            case said.Output(rank, stream, offset, chunk, at):
+                self._tell(seen.TrainerOutput(at, link.name, rank, seen.Stream(stream), offset, chunk))
                 link.owed += len(chunk)
                 self._release_credit()
             case said.Hello():
@@ -221,6 +221,7 @@ class Drive:
                     event.seconds,
                     event.stopped,
                     event.killed,
+                    event.is_disk_full,
                     event.tail,
                     now,
                 )
@@ -247,6 +248,8 @@ class Drive:
                 link.is_settled = True
                 link.send(messages.FINISH, keep=True)
                 machine.settled(link.index, now)
+            case said.StopAsked(reason, grace):
+                machine.stop_asked(now, grace, f"{reason} on {link.name}")
             case said.Remark(text):
                 self._tell(seen.Notice(time.time(), link.name, text))
             case said.LinkLost():

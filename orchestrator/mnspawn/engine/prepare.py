@@ -154,7 +154,19 @@ class Preparation:
             probes=self._probes(index),
             grace=request.grace,
             orphan_grace=request.orphan_grace,
+            log_cap=request.log_cap,
+            about=self._about(),
         )
+
+    def _about(self) -> dict[str, Any]:
+        """What a pod's folder says of the run to whoever looks into it; no environment, since that holds secrets."""
+        program = self._request.program
+        return {
+            "name": self._request.name,
+            "program": {"kind": program.kind, "target": program.target, "args": list(program.args)},
+            "hosts": [view.name for view in self.views],
+            "world": [len(ranks) for ranks in self.ranks],
+        }
 
     def _probes(self, prober: int) -> list[list[Any]]:
         """What this host shall try: others' candidates, unless they were configured or share its network stack."""

@@ -44,6 +44,8 @@ class RunRequest:
         network: data network (CIDR) or interface that addresses are taken from.
         files: (name, content) pairs that go along, once per host, into `<run folder>/code`.
         has_results: trainers have a third stream (Stream.RESULT), a file that MNSPAWN_RESULT_FILE names.
+        log_cap: bytes of each stream that stay on the host, None for all.
+        name: a label for people.
         grace, timeout, orphan_grace: seconds; timeout None means none.
         handle_signals: SIGINT, SIGTERM and SIGHUP stop the run (once), kill it (twice), leave it (three times).
     """
@@ -68,4 +70,6 @@ class RunRequest:
     handle_signals: bool = False
     files: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     has_results: bool = False
+    log_cap: int | None = None
+    name: str | None = None
     run: str | None = None

@@ -1,0 +1,90 @@
+"""Answers about the runs of this host, and orders to them: list, command, clean. One answer, then it is over."""
+
+import json
+import os
+import shutil
+import socket
+import time
+from typing import Any, Dict, Iterator, List
+
+from . import attach, guardian, reaper, rundir
+
+
+def list_pods() -> List[Dict[str, Any]]:
+    """Every pod whose folder is on this host: its plan, its status, whether its agent lives, whether it is ours.
+
+    A home can be shared between hosts: `is_here` is False for the pods of others, about which nothing is known here.
+    """
+    return [
+        {
+            "run": run,
+            "node_rank": node_rank,
+            "path": path,
+            "plan": plan,
+            "status": rundir.read_status(path),
+            "is_here": _is_here(plan),
+            "is_alive": _is_here(plan) and rundir.is_held(path),
+        }
+        for run, node_rank, path, plan in _pods()
+    ]
+
+
+def _pods() -> Iterator[Any]:
+    for root in rundir.state_candidates():
+        for run, node_rank, path in rundir.list_pods(root):
+            plan = rundir.read_json(os.path.join(path, rundir.PLAN))
+            if plan is not None:
+                yield run, node_rank, path, plan
+
+
+def _is_here(plan: Dict[str, Any]) -> bool:
+    return bool(plan.get("hostname") == socket.gethostname())
+
+
+def command(run: str, node_rank: str, order: Dict[str, Any]) -> Dict[str, Any]:
+    """Give an order to a pod's agent; its answer, or {"ok": False, "problem": ...} when there is none."""
+    sock = attach.connect(run, node_rank)
+    if sock is None:
+        known = rundir.find_pod(run, node_rank)
+        return {"ok": False, "problem": "its agent is gone" if known else "no such run", "is_gone": bool(known)}
+    try:
+        sock.settimeout(10.0)
+        sock.sendall(json.dumps(order).encode("ascii") + b"\n")
+        answer = b""
+        while not answer.endswith(b"\n"):
+            part = sock.recv(4096)
+            if not part:
+                break
+            answer += part
+        found = json.loads(answer.decode("utf-8"))
+    except (OSError, ValueError) as error:
+        return {"ok": False, "problem": "the agent does not answer: %s" % error}
+    finally:
+        sock.close()
+    return found if isinstance(found, dict) else {"ok": False, "problem": "the agent's answer makes no sense"}
+
+
+def clean(min_age: float, is_dry: bool) -> List[Dict[str, Any]]:
+    """End what dead agents left and remove folders of runs that ended `min_age` seconds ago.
+
+    Only pods of this host whose agent is gone, and only processes that carry the pod's own mark.
+    """
+    actions = []
+    for run, node_rank, path, plan in _pods():
+        if not _is_here(plan) or rundir.is_held(path):
+            continue
+        left = reaper.find(run, int(node_rank), set())
+        status = rundir.read_status(path)
+        age = time.time() - float((status or {}).get("time") or plan.get("began") or 0)
+        action = {"run": run, "node_rank": node_rank, "path": path, "ended": left, "is_removed": age >= min_age}
+        if left and not is_dry:
+            action["leftovers"] = guardian.end_all(run, int(node_rank))
+        if action["is_removed"] and not is_dry:
+            shutil.rmtree(path, ignore_errors=True)
+            try:
+                os.rmdir(os.path.dirname(path))
+            except OSError:
+                pass  # other pods of the run are still there
+        if left or action["is_removed"]:
+            actions.append(action)
+    return actions

@@ -1,0 +1,289 @@
+"""Shows one pod to a further controller: replays its journal and streams its output, beside the agent or long after it.
+
+Reads the pod's folder only. So any number of people can look at a run at once, and none of them disturbs it.
+"""
+
+import json
+import os
+import selectors
+import time
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+from ..protocol import channel, messages
+from ..protocol.version import PROTOCOL
+from . import libc, reaper, rundir
+from .marks import Marks
+from .spool import Spool, Spools
+from .supervisor import STREAMS
+from .wire import Wire
+
+CHUNK = 131072
+LOOK_INTERVAL = 0.5  # seconds between looks whether the agent lives; news come by inotify
+POLL_INTERVAL = 0.05  # without inotify
+TAIL_BLOCK = 65536
+
+
+class Watcher:
+    """Serves one watching controller over one wire.
+
+    Args:
+        folder: of the pod.
+        hello: fields of HELLO.
+    """
+
+    def __init__(self, wire: Wire, folder: str, plan: Dict[str, Any], hello: Dict[str, Any]) -> None:
+        self._wire = wire
+        self._folder = folder
+        self._plan = plan
+        self._channel = channel.Channel(time.monotonic())
+        self._journal: Optional[int] = None
+        self._partial = b""
+        self._inotify: Optional[int] = None
+        self._watched: Set[str] = set()
+        self._wanted: Optional[Dict[str, Any]] = None
+        self._spools = Spools()
+        self._marks: Dict[Tuple[int, int], Marks] = {}
+        self._opened: Set[int] = set()
+        self._has_ended = False  # DONE or GONE was said
+        self._has_caught_up = False
+        self._is_over = False
+        self._look_at = 0.0
+        self._channel.send(messages.make(messages.HELLO, protocol=PROTOCOL, **hello))
+        self._channel.beat()
+
+    def run(self) -> int:
+        """Serve until the controller has seen enough or is gone."""
+        selector = selectors.DefaultSelector()
+        selector.register(self._wire.fd_in, selectors.EVENT_READ)
+        while not self._is_over:
+            self._fill()
+            key = selector.get_key(self._wire.fd_in)
+            if self._wire.fd_out == self._wire.fd_in:
+                mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._wire.pending else 0)
+                if key.events != mask:
+                    selector.modify(self._wire.fd_in, mask)
+            elif self._wire.pending and self._wire.fd_out not in selector.get_map():
+                selector.register(self._wire.fd_out, selectors.EVENT_WRITE)
+            elif not self._wire.pending and self._wire.fd_out in selector.get_map():
+                selector.unregister(self._wire.fd_out)
+            self._watch_files(selector)
+            for ready, _ in selector.select(self._timeout()):
+                if ready.fd == self._wire.fd_in:
+                    chunk = self._wire.read()
+                    if chunk is not None:
+                        self._channel.receive(chunk, time.monotonic())
+                elif ready.fd == self._inotify:
+                    os.read(ready.fd, 65536)
+                elif ready.fd == self._spools.inotify:
+                    self._spools.read_inotify()
+            self._channel.on_time(time.monotonic())
+            self._take_events()
+        selector.close()
+        return 0
+
+    def _timeout(self) -> float:
+        now = time.monotonic()
+        limits = [self._look_at, self._channel.deadline or now]
+        if self._inotify is None or self._spools.inotify is None:
+            limits.append(now + POLL_INTERVAL)
+            self._spools.mark_all()
+        if self._spools.has_more and self._channel.output_allowance and self._wire.has_room:
+            limits.append(now)
+        return max(0.0, min(limits) - now)
+
+    def _watch_files(self, selector: selectors.BaseSelector) -> None:
+        if self._journal is not None and self._inotify is None and not self._watched:
+            self._watched.add(rundir.JOURNAL)
+            try:
+                self._inotify = libc.inotify_open()
+                libc.inotify_watch(self._inotify, os.path.join(self._folder, rundir.JOURNAL))
+                selector.register(self._inotify, selectors.EVENT_READ)
+            except OSError:
+                self._inotify = None  # then by polling
+        inotify = self._spools.inotify
+        if inotify is not None:
+            is_registered = inotify in selector.get_map()
+            if self._spools.has_more and is_registered:
+                selector.unregister(inotify)
+            elif not self._spools.has_more and not is_registered:
+                selector.register(inotify, selectors.EVENT_READ)
+
+    # -- what the controller says ----------------------------------------------------------------------------------
+    def _take_events(self) -> None:
+        for event in self._channel.events():
+            if isinstance(event, channel.Lost):
+                self._is_over = True
+            elif isinstance(event, channel.Received):
+                kind = event.message.get("type")
+                if messages.problem_of(event.message):
+                    self._is_over = True
+                elif kind == messages.WATCH and self._wanted is None:
+                    self._wanted = event.message
+                elif kind == messages.FINISH:
+                    self._is_over = True
+
+    # -- what the folder says --------------------------------------------------------------------------------------
+    def _fill(self) -> None:
+        now = time.monotonic()
+        if self._wanted is not None:
+            self._read_journal()
+            if now >= self._look_at:
+                self._look_at = now + LOOK_INTERVAL
+                self._look_for_agent()
+            self._send_output()
+            self._look_for_end()
+        self._wire.pending += self._channel.data_to_send(now)
+        if not self._wire.flush():
+            self._is_over = True
+
+    def _read_journal(self) -> None:
+        if self._journal is None:
+            try:
+                self._journal = os.open(os.path.join(self._folder, rundir.JOURNAL), os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                return  # nothing has happened yet
+        while True:
+            block = os.read(self._journal, CHUNK)
+            if not block:
+                return
+            lines = (self._partial + block).split(b"\n")
+            self._partial = lines.pop()
+            for line in lines:
+                self._pass_on(line)
+
+    def _pass_on(self, line: bytes) -> None:
+        try:
+            message = json.loads(line.decode("ascii"))
+        except ValueError:
+            return  # a full disk cut the line short
+        if not isinstance(message, dict) or messages.problem_of(message):
+            return
+        kind = message["type"]
+        streams = self._streams()
+        if kind == messages.STARTED:
+            self._open(message["rank"])
+        elif kind == messages.EXITED:
+            rank = message["rank"]
+            kept = [[stream, size] for stream, size in message["sizes"] if self._is_wanted(rank) and stream in streams]
+            message["sizes"] = kept
+        elif kind == messages.DONE:
+            message["sizes"] = [s for s in message["sizes"] if self._is_wanted(s[0]) and s[1] in streams]
+            self._has_ended = True
+        self._channel.send(message)
+
+    def _streams(self) -> List[int]:
+        assert self._wanted is not None
+        return list(self._wanted["streams"])
+
+    def _is_wanted(self, rank: int) -> bool:
+        assert self._wanted is not None
+        return self._wanted["ranks"] is None or rank in self._wanted["ranks"]
+
+    def _open(self, rank: int) -> None:
+        wanted = self._wanted
+        assert wanted is not None
+        if rank in self._opened or not self._is_wanted(rank):
+            return
+        self._opened.add(rank)
+        begun = {(item[0], item[1]): item[2] for item in wanted["offsets"]}
+        for stream, suffix in STREAMS:
+            path = os.path.join(self._folder, "rank-%d.%s" % (rank, suffix))
+            if stream not in wanted["streams"] or not os.path.exists(path):
+                continue
+            spool = Spool(rank, stream, path)
+            marks = Marks(path)
+            spool.hole = marks.hole
+            start = begun.get((rank, stream))
+            if start is None:
+                start = self._start_of(spool, marks)
+            spool.offset = max(start, spool.hole)
+            self._marks[rank, stream] = marks
+            self._spools.add(spool)
+            self._channel.send(messages.make(messages.FROM, rank=rank, stream=stream, offset=spool.offset))
+
+    def _start_of(self, spool: Spool, marks: Marks) -> int:
+        """Where a stream begins for this controller: its first byte, its last lines, or a time."""
+        wanted = self._wanted
+        assert wanted is not None
+        start = spool.hole
+        if wanted["since"] is not None:
+            offset = marks.since(wanted["since"])
+            start = spool.size if offset is None else max(start, _next_line(spool, offset))
+        if wanted["tail"] is not None:
+            start = max(start, _last_lines(spool, wanted["tail"]))
+        return start
+
+    def _send_output(self) -> None:
+        now = time.monotonic()
+        has_times = self._wanted is not None and self._wanted["has_times"]
+        while self._wire.has_room and self._channel.output_allowance and self._spools.has_more:
+            found = self._spools.next_chunk(min(CHUNK, self._channel.output_allowance))
+            if found is None:
+                return
+            spool, offset, chunk = found
+            when = time.time()
+            if has_times:
+                marks = self._marks[spool.rank, spool.stream]
+                marks.refresh()
+                seen, following = marks.at(offset)
+                when = seen or when
+                if following is not None and following < offset + len(chunk):
+                    chunk = chunk[: following - offset]
+                    spool.offset = following
+            self._channel.send_output(spool.rank, spool.stream, offset, chunk, when)
+            self._wire.pending += self._channel.data_to_send(now)
+
+    def _look_for_agent(self) -> None:
+        if self._has_ended or rundir.is_held(self._folder):
+            return
+        self._read_journal()  # its last words may have come meanwhile
+        if not self._has_ended:
+            self._has_ended = True
+            left = reaper.find(str(self._plan["run"]), int(self._plan["node_rank"]), set())
+            self._channel.send(messages.make(messages.GONE, reason="its agent died", leftovers=left))
+
+    def _look_for_end(self) -> None:
+        if self._has_caught_up or self._spools.has_more or self._wanted is None:
+            return
+        if self._has_ended or not self._wanted["is_following"]:
+            self._spools.mark_all()
+            if self._has_ended and self._has_unread():
+                return
+            self._has_caught_up = True
+            self._channel.send(messages.make(messages.CAUGHT_UP))
+
+    def _has_unread(self) -> bool:
+        return any(self._spools.get(rank, stream).offset < size for rank, stream, size in self._spools.sizes())  # type: ignore[union-attr]
+
+
+def _next_line(spool: Spool, offset: int) -> int:
+    """The first line that begins at `offset` or behind it, so that no half line is shown."""
+    if offset <= spool.hole:
+        return spool.hole
+    block = os.pread(spool.fd, TAIL_BLOCK, offset - 1)
+    newline = block.find(b"\n")
+    return offset + newline if newline >= 0 else offset
+
+
+def _last_lines(spool: Spool, count: int) -> int:
+    """Where the last `count` lines begin."""
+    end = spool.size
+    if count <= 0:
+        return end
+    position, needed = end, count
+    is_last_block = True
+    while position > spool.hole:
+        start = max(spool.hole, position - TAIL_BLOCK)
+        block = os.pread(spool.fd, position - start, start)
+        if is_last_block and block.endswith(b"\n"):
+            needed += 1  # the newline that ends the last line
+        is_last_block = False
+        found = block.count(b"\n")
+        if found >= needed:
+            at = len(block)
+            for _ in range(needed):
+                at = block.rfind(b"\n", 0, at)
+            return start + at + 1
+        needed -= found
+        position = start
+    return spool.hole
