@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,10 @@ def started(cluster: Cluster, script: str, *options: str, ranks: int) -> Running
     return running
 
 
+def has_said_more(running: Running, said: int) -> bool:
+    return len(running.stderr) > said or running.popen.poll() is not None
+
+
 @pytest.mark.parametrize(
     ("number", "status"),
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
@@ -80,11 +85,11 @@ def test_ctrl_c_three_times_leaves_and_hosts_clean_up_alone(
     cluster = make_cluster(2)
     with started(cluster, stubborn, "--grace", "2", "--orphan-grace", "1", ranks=4) as running:
         cluster["h2"].cut()  # or the second would do
-        for number in range(3):
+        for _ in ("stop", "kill"):
+            said = len(running.stderr)
             running.interrupt()
-            if number < 2:
-                said = len(running.stderr)
-                wait_until(lambda said=said: len(running.stderr) > said or running.popen.poll() is not None, 5)
+            wait_until(partial(has_said_more, running, said), 5)
+        running.interrupt()
         assert running.wait(3).status == 130
         cluster.wait_idle(SILENCE + 1 + 2 + 5)
 

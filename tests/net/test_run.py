@@ -187,8 +187,8 @@ def test_two_runs_at_once_do_not_touch_each_other(cluster: Cluster, tmp_path: Pa
     )
     command = ["--hosts", "h1,h2", "--nproc-per-node", "2", str(script)]
     with cluster.start_mnspawn(*command) as first, cluster.start_mnspawn(*command) as second:
-        for running in (first, second):
-            running.wait_for(lambda running=running: running.stdout.count("at ") == 4)
+        first.wait_for(lambda: first.stdout.count("at ") == 4)
+        second.wait_for(lambda: second.stdout.count("at ") == 4)
         endpoints = [line.split()[-1] for running in (first, second) for line in running.stdout.splitlines()]
         assert len(set(endpoints)) == 8
         first.interrupt()
