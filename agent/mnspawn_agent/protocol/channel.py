@@ -94,7 +94,7 @@ class Channel:
         self._peer_clock_at = 0.0
         self._has_peer_clock = False
         self._heard = now
-        self._said = now
+        self._beat_at = now + BEAT_INTERVAL
         self._unacked_received = 0
         self._wants_beat = False
         self.is_lost = False
@@ -156,7 +156,7 @@ class Channel:
         if not parts:
             return b""
         self._urgent = []
-        self._said = now
+        self._beat_at = now + BEAT_INTERVAL
         return b"".join(parts)
 
     def _encode_beat(self, now: float) -> bytes:
@@ -177,9 +177,11 @@ class Channel:
         try:
             for frame in self._decoder.feed(chunk):
                 self._take(frame, now)
+                if self.is_lost:
+                    return  # nothing after a gap can be trusted
         except framing.FramingError as error:
             self._lose("garbage", str(error))
-        except (ValueError, struct.error) as error:  # not JSON, or a body that is too short
+        except (ValueError, RecursionError, struct.error) as error:  # not JSON, or a body that is too short
             self._lose("garbage", "frame can't be read: %s" % error)
 
     def _take(self, frame: framing.Frame, now: float) -> None:
@@ -231,15 +233,16 @@ class Channel:
         """When to call `on_time`; None while there is no wire."""
         if self.is_lost:
             return None
-        return min(self._said + BEAT_INTERVAL, self._heard + self._silence_limit)
+        return min(self._beat_at, self._heard + self._silence_limit)
 
     def on_time(self, now: float) -> None:
         if self.is_lost:
             return
         if now >= self._heard + self._silence_limit:
             self._lose("silence", "no heartbeat for %.0f s" % (now - self._heard))
-        elif now >= self._said + BEAT_INTERVAL:
+        elif now >= self._beat_at:
             self._wants_beat = True
+            self._beat_at = now + BEAT_INTERVAL  # also while the peer takes nothing: the driver must not spin
 
     def _lose(self, kind: str, detail: str) -> None:
         if not self.is_lost:
@@ -261,7 +264,7 @@ class Channel:
 
     def _take_sync(self, message: Message) -> None:
         received = message.get("received")
-        if not isinstance(received, int) or not 0 <= received < self._next_seq:
+        if not isinstance(received, int) or isinstance(received, bool) or not 0 <= received < self._next_seq:
             self._lose("garbage", "SYNC with received=%r" % (received,))
             return
         self._forget_acknowledged(received)

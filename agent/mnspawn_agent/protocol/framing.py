@@ -1,7 +1,7 @@
 """Length-prefixed frames: bytes in, frames out. Does no I/O and keeps no clock."""
 
 import struct
-from typing import List, NamedTuple, Union
+from typing import Iterator, NamedTuple, Union
 
 HEADER = struct.Struct(">IBI")  # length of the body, kind, sequence number
 MAX_BODY = 16 << 20  # the largest body is a START whose environment holds many 100 kB values; chunks are 128 KiB
@@ -47,15 +47,14 @@ class Decoder:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, chunk: bytes) -> List[Frame]:
-        """Frames completed by `chunk`.
+    def feed(self, chunk: bytes) -> Iterator[Frame]:
+        """Frames completed by `chunk`, each before what follows it is looked at.
 
         Raises:
             FramingError: the stream is not ours; nothing after it can be trusted.
         """
         buffer = self._buffer
         buffer += chunk
-        frames = []
         start = 0
         size = HEADER.size
         while len(buffer) - start >= size:
@@ -65,8 +64,7 @@ class Decoder:
             end = start + size + length
             if len(buffer) < end:
                 break
-            frames.append(Frame(kind, seq, bytes(buffer[start + size : end])))
+            yield Frame(kind, seq, bytes(buffer[start + size : end]))
             start = end
         if start:
             del buffer[:start]
-        return frames

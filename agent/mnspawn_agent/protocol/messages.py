@@ -39,9 +39,17 @@ def _is_str(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_content(value: Any) -> bool:
+    """Text that can be turned into bytes: lone surrogates only where they stand for a byte (PEP 383)."""
+    try:
+        return isinstance(value, str) and value.encode("utf-8", "surrogateescape") is not None
+    except UnicodeEncodeError:
+        return False
+
+
 def _is_text(value: Any) -> bool:
     """Text that can stand in argv or an environment: no NUL."""
-    return isinstance(value, str) and "\0" not in value
+    return _is_content(value) and "\0" not in value
 
 
 def _is_count(value: Any) -> bool:
@@ -57,7 +65,7 @@ def _is_port(value: Any) -> bool:
 
 
 def _is_seconds(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
 
 
 def _is_bool(value: Any) -> bool:
@@ -77,10 +85,9 @@ def is_token(value: Any) -> bool:
 def is_file_name(value: Any) -> bool:
     """One component of a path, not hidden tricks like `..`."""
     return (
-        isinstance(value, str)
+        _is_text(value)
         and value not in ("", ".", "..")
         and "/" not in value
-        and "\0" not in value
         and len(value.encode("utf-8", "surrogateescape")) <= MAX_NAME
     )
 
@@ -193,7 +200,7 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
     START: {
         "unset": _list_of(_is_text),
         "env": _is_environment,
-        "files": _list_of(_pair_of(is_file_name, _is_str)),
+        "files": _list_of(_pair_of(is_file_name, _is_content)),
         "trainers": _list_of(_is_trainer, MAX_RANKS),
     },
     STOP: {"grace": _is_seconds},
