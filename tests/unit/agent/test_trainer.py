@@ -1,0 +1,101 @@
+import pytest
+
+from mnspawn_agent.core.trainer import ENDED, MOVES, SendSignal, TrainerMachine, TrainerState
+from tests.unit.agent.tables import reachable, terminal
+
+
+def running(pid: int = 42) -> TrainerMachine:
+    trainer = TrainerMachine(rank=3)
+    trainer.spawned(pid, now=100.0)
+    return trainer
+
+
+TERM = [SendSignal(42, "SIGTERM"), SendSignal(42, "SIGCONT")]
+KILL = [SendSignal(42, "SIGKILL")]
+
+
+def test_every_state_answers_stop() -> None:
+    assert set(MOVES) == set(TrainerState)
+    assert [state for state, row in MOVES.items() if "stop" not in row] == []
+
+
+def test_every_state_can_be_reached() -> None:
+    assert reachable(MOVES, TrainerState.PENDING) == set(TrainerState)
+
+
+def test_only_ended_states_have_no_way_out() -> None:
+    assert terminal(MOVES) == ENDED == {TrainerState.EXITED, TrainerState.NOT_STARTED}
+
+
+def test_stop_escalates_to_sigkill_only_after_the_grace_period() -> None:
+    trainer = running()
+    assert trainer.stop(now=100.0, grace=10.0) == TERM
+    assert trainer.deadline == 110.0
+    assert trainer.stop(now=105.0, grace=10.0) == []
+    assert trainer.on_time(now=109.9) == []
+    assert trainer.on_time(now=110.0) == KILL
+    assert trainer.on_time(now=111.0) == []
+    assert trainer.was_stopped
+    assert trainer.was_killed
+
+
+def test_asking_again_can_shorten_the_grace_but_never_lengthen_it() -> None:
+    trainer = running()
+    trainer.stop(now=100.0, grace=10.0)
+    trainer.stop(now=101.0, grace=60.0)
+    assert trainer.deadline == 110.0
+    trainer.stop(now=102.0, grace=1.0)
+    assert trainer.deadline == 103.0
+    assert trainer.stop(now=102.5, grace=0.0) == KILL
+
+
+def test_no_grace_kills_at_once() -> None:
+    trainer = running()
+    assert trainer.stop(now=100.0, grace=0.0) == KILL
+    assert trainer.was_killed
+
+
+def test_kill_is_sent_once() -> None:
+    trainer = running()
+    trainer.stop(now=100.0, grace=0.0)
+    assert trainer.stop(now=100.1, grace=0.0) == []
+    assert trainer.on_time(now=200.0) == []
+
+
+def test_one_that_ends_in_its_grace_is_not_killed() -> None:
+    trainer = running()
+    trainer.stop(now=100.0, grace=10.0)
+    trainer.exited(0)
+    assert trainer.on_time(now=110.0) == []
+    assert (trainer.code, trainer.was_stopped, trainer.was_killed, trainer.deadline) == (0, True, False, None)
+
+
+def test_a_death_before_the_stop_is_not_marked_as_stopped() -> None:
+    trainer = running()
+    trainer.exited(-9)
+    assert trainer.stop(now=101.0, grace=10.0) == []
+    assert (trainer.code, trainer.was_stopped) == (-9, False)
+
+
+def test_one_that_never_started_needs_no_signal() -> None:
+    trainer = TrainerMachine(rank=0)
+    assert trainer.stop(now=1.0, grace=10.0) == []
+    assert (trainer.state, trainer.was_stopped, trainer.has_ended) == (TrainerState.NOT_STARTED, True, True)
+
+
+def test_one_that_could_not_be_started_was_not_stopped() -> None:
+    trainer = TrainerMachine(rank=0)
+    trainer.spawn_failed()
+    assert trainer.stop(now=1.0, grace=10.0) == []
+    assert (trainer.was_stopped, trainer.code, trainer.has_ended) == (False, None, True)
+
+
+def test_facts_that_can_not_be_true_are_our_own_mistake() -> None:
+    with pytest.raises(AssertionError, match="trainer 3: spawned in state running"):
+        running().spawned(43, now=1.0)
+    trainer = running()
+    trainer.exited(0)
+    with pytest.raises(AssertionError, match="exited in state exited"):
+        trainer.exited(0)
+    with pytest.raises(AssertionError, match="exited in state pending"):
+        TrainerMachine(rank=0).exited(0)
