@@ -12,6 +12,9 @@ from mnspawn.layout import Layout, Pod, join_endpoint
 # One string of argv or "NAME=value" with its final NUL is at most 128 KiB (MAX_ARG_STRLEN, execve(2)).
 LONGEST_STRING = 131_071
 
+# Where the agent puts a run's file of this name, inside the run directory.
+FUNCTION_RUNNER = "code/trainer_main.py"
+
 _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|COOKIE|PRIVATE|KEY(_|$)|_PW$|_PWD$|_DSN$", re.I
 )
@@ -21,9 +24,12 @@ MASK = "***"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a trainer runs: a script file, a Python module, or any command; `args` byte for byte as given."""
+    """What a trainer runs: a script file, a Python module, any command, or a function that is called `target`.
 
-    kind: Literal["script", "module", "command"]
+    `args` arrive byte for byte as given. A function is run by FUNCTION_RUNNER, one of the run's files.
+    """
+
+    kind: Literal["script", "module", "command", "function"]
     target: str
     args: tuple[str, ...] = field(default=(), repr=False)
 
@@ -207,6 +213,8 @@ def _argv(program: Program, ground: Ground) -> tuple[str, ...]:
         return (ground.python, "-u", ground.script or program.target, *program.args)
     if program.kind == "module":
         return (ground.python, "-u", "-m", program.target, *program.args)
+    if program.kind == "function":
+        return (ground.python, "-u", f"{ground.run_dir.rstrip('/')}/{FUNCTION_RUNNER}", *program.args)
     return (program.target, *program.args)
 
 

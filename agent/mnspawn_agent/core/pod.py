@@ -60,12 +60,14 @@ class PodMachine:
     Args:
         ranks: of this pod.
         grace: seconds between TERM and KILL when the pod stops itself because a trainer failed.
+        stops_on_failure: False leaves that decision to the controller.
     """
 
-    def __init__(self, ranks: Sequence[int], grace: float) -> None:
+    def __init__(self, ranks: Sequence[int], grace: float, stops_on_failure: bool = True) -> None:
         self.state = P.PREPARED
         self.trainers = {rank: TrainerMachine(rank) for rank in ranks}
         self._grace = grace
+        self._stops_on_failure = stops_on_failure
         self._actions: List[Action] = []
         self._kill_at: Optional[float] = None
         self._give_up_at: Optional[float] = None
@@ -104,7 +106,7 @@ class PodMachine:
         Apart from `exited`, so that trainers that died together are all told before the first death stops the rest:
         a death that our own stop did not cause must not be marked as if it had.
         """
-        if self.state is P.RUNNING and any(_has_failed(trainer) for trainer in self.trainers.values()):
+        if self._stops_on_failure and self.state is P.RUNNING and any(_has_failed(t) for t in self.trainers.values()):
             self.stop(now, self._grace)
         self._look_for_end(now)
 

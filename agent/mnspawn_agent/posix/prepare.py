@@ -6,7 +6,7 @@ import shutil
 import sys
 from typing import IO, Any, Dict, List, Optional
 
-from . import ports, rundir
+from . import ports, pythons, rundir
 
 Message = Dict[str, Any]
 
@@ -77,14 +77,19 @@ class Preparation:
 
     def _find_python(self) -> str:
         wanted: Optional[str] = self.message["python"]
-        if wanted is None:
-            return sys.executable or "python3"
-        path = os.path.expanduser(wanted)
-        path = os.path.join(self.workdir, path) if "/" in path else path
-        found = shutil.which(path)
-        if found is None:
-            self.reasons.append("no Python at %s" % wanted)
-        return found or str(path)
+        found: Optional[str] = sys.executable or "python3"
+        if wanted is not None:
+            path = os.path.expanduser(wanted)
+            path = os.path.join(self.workdir, path) if "/" in path else path
+            found = shutil.which(path)
+            if found is None:
+                self.reasons.append("no Python at %s" % wanted)
+                return str(path)
+        version = self.message["python_version"]
+        problem = pythons.problem_with(str(found), version) if version else None
+        if problem:
+            self.reasons.append(problem)
+        return str(found)
 
     def _find_command(self) -> None:
         command = self.message["command"]

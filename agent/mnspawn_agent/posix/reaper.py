@@ -6,7 +6,7 @@ machine. A process is signalled only when it is ours by one of the two signs at 
 
 import os
 import signal
-from typing import Dict, List, Set
+from typing import Dict, List, Set, Tuple
 
 
 def mark_of(run: str, node_rank: int) -> Dict[str, str]:
@@ -68,9 +68,9 @@ def send_to_group(pgid: int, name: str) -> None:
         pass  # the group is empty: its last member ended meanwhile
 
 
-def reap() -> List[List[int]]:
-    """[pid, wait status] of every child that has ended, ours or adopted."""
-    ended: List[List[int]] = []
+def reap() -> List[Tuple[int, int]]:
+    """(pid, wait status) of every child that has ended, ours or adopted."""
+    ended: List[Tuple[int, int]] = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -78,4 +78,4 @@ def reap() -> List[List[int]]:
             return ended
         if pid == 0:
             return ended
-        ended.append([pid, status])
+        ended.append((pid, status))

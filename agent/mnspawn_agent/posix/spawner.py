@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from typing import Dict, List
+from typing import Dict, List, Optional, Tuple
 
 from . import libc
 
@@ -18,12 +18,15 @@ class SpawnError(Exception):
     """The program could not be executed; the text says which and why."""
 
 
-def spawn(argv: List[str], env: Dict[str, str], workdir: str, stdout: int, stderr: int) -> int:
+def spawn(
+    argv: List[str], env: Dict[str, str], workdir: str, stdout: int, stderr: int, stdin: Optional[int] = None
+) -> int:
     """Fork and execute; returns the pid, which is also its session and process group.
 
     Args:
         argv: argv[0] is looked up in the PATH of `env` when it has no slash.
         stdout: descriptor, opened for appending.
+        stdin: descriptor; None for /dev/null.
 
     Raises:
         SpawnError: no such program, not executable, no such folder, no more processes.
@@ -38,7 +41,7 @@ def spawn(argv: List[str], env: Dict[str, str], workdir: str, stdout: int, stder
         raise SpawnError("fork: %s" % error.strerror)
     if pid == 0:
         try:
-            _become(argv, env, workdir, stdout, stderr, parent)
+            _become(argv, env, workdir, (stdin, stdout, stderr), parent)
         except OSError as error:
             os.write(report_out, ("%s: %s" % (error.filename or argv[0], error.strerror)).encode("utf-8", "replace"))
         except BaseException as error:  # noqa: BLE001 - the child: nothing may escape into the agent's own code
@@ -56,7 +59,9 @@ def spawn(argv: List[str], env: Dict[str, str], workdir: str, stdout: int, stder
     return pid
 
 
-def _become(argv: List[str], env: Dict[str, str], workdir: str, stdout: int, stderr: int, parent: int) -> None:
+def _become(
+    argv: List[str], env: Dict[str, str], workdir: str, streams: Tuple[Optional[int], int, int], parent: int
+) -> None:
     os.setsid()
     if sys.platform.startswith("linux"):
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -66,8 +71,8 @@ def _become(argv: List[str], env: Dict[str, str], workdir: str, stdout: int, std
         signal.signal(number, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
+    stdin, stdout, stderr = streams
+    os.dup2(os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin, 0)
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
     os.chdir(workdir)

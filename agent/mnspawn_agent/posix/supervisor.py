@@ -8,10 +8,10 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from ..core.pod import Ended, Finished, PodMachine, PodState, Sweep
-from ..core.trainer import SendSignal
+from ..core.trainer import SendSignal, TrainerState
 from ..protocol import messages
 from ..protocol.exits import from_wait_status
-from . import attach, libc, probe, reaper, rundir, spawner
+from . import attach, forkserver, libc, probe, reaper, rundir, spawner
 from .marks import MarkWriter
 from .prepare import Preparation
 from .spool import Spool, Spools, tail_of
@@ -20,7 +20,8 @@ Send = Callable[[Dict[str, Any]], None]
 
 PASSED_ON = ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGINT", "SIGTERM", "SIGCONT", "SIGSTOP", "SIGKILL", "SIGQUIT")
 STDERR = 2
-STREAMS = ((1, "out"), (STDERR, "err"), (3, "result"))
+RESULT = 3
+STREAMS = ((1, "out"), (STDERR, "err"), (RESULT, "result"))
 RESULT_VARIABLE = "MNSPAWN_RESULT_FILE"  # where a shipped function's trainer appends what it returns
 
 
@@ -39,7 +40,7 @@ class Supervisor:
         self._prepared = Preparation(message, root)
         self.socket = attach.listen(self._prepared.folder.path)
         self.spools = Spools()
-        self.pod = PodMachine(self._prepared.ranks, message["grace"])
+        self.pod = PodMachine(self._prepared.ranks, message["grace"], message["stops_on_failure"])
         self.grace = float(message["grace"])
         self._lock = self._prepared.folder.lock()
         self._write_plan()
@@ -47,6 +48,7 @@ class Supervisor:
         self.node_rank = self._prepared.node_rank
         self._is_disk_full = False
         self._ranks_by_pid: Dict[int, int] = {}
+        self._forks: Optional[forkserver.ForkServer] = None  # until it has made the trainers
         self._errors: Dict[int, str] = {}
         if self._prepared.missing and not self._prepared.reasons:
             send(messages.make(messages.NEED, blobs=sorted(self._prepared.missing)))
@@ -123,43 +125,99 @@ class Supervisor:
         prepared.held.release()
         if sys.platform.startswith("linux"):
             libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
-        for trainer in message["trainers"]:
-            if trainer["rank"] in pod.trainers and not pod.trainers[trainer["rank"]].has_ended:
+        known = [t for t in message["trainers"] if t["rank"] in pod.trainers and not pod.trainers[t["rank"]].has_ended]
+        if message["is_forked"] and known and sys.platform.startswith("linux"):
+            self._fork(known, base)
+        else:
+            for trainer in known:
                 self._spawn(trainer, dict(base, **trainer["env"]))
         pod.settle(self._now())
         self._act()
         self._write_status(pod.state.value)
 
     def _spawn(self, trainer: Dict[str, Any], env: Dict[str, str]) -> None:
-        prepared, pod = self._prepared, self.pod
         rank = trainer["rank"]
         outputs: List[int] = []
         try:
-            for stream, suffix in STREAMS if prepared.message["has_results"] else STREAMS[:2]:
-                path, fd = prepared.folder.open_stream(rank, suffix)
-                outputs.append(fd)
-                self.spools.add(Spool(rank, stream, path, prepared.message["log_cap"], MarkWriter(path)))
-            if prepared.message["has_results"]:
-                env = dict(env, **{RESULT_VARIABLE: path})
-            pid = spawner.spawn(trainer["argv"], env, prepared.workdir, outputs[0], outputs[1])
+            paths = self._open_streams(rank, outputs)
+            if len(paths) >= RESULT:
+                env = dict(env, **{RESULT_VARIABLE: paths[-1]})
+            pid = spawner.spawn(trainer["argv"], env, self._prepared.workdir, outputs[0], outputs[1])
         except (OSError, spawner.SpawnError) as error:
-            pod.spawn_failed(rank)
-            self._errors[rank] = str(error)
-            self.say(messages.NOT_STARTED, rank=rank, at=self._now(), error=str(error))
+            self._note_not_started(rank, str(error))
         else:
-            now = self._now()
-            pod.spawned(rank, pid, now)
-            self._ranks_by_pid[pid] = rank
-            self.say(messages.STARTED, rank=rank, pid=pid, at=now)
+            self._note_started(rank, pid)
         finally:
             for fd in outputs:
                 os.close(fd)
 
+    def _open_streams(self, rank: int, outputs: List[int]) -> List[str]:
+        """Make a rank's spool files; gives their paths and adds their descriptors to `outputs`. Raises OSError."""
+        message, paths = self._prepared.message, []
+        for stream, suffix in STREAMS if message["has_results"] else STREAMS[:2]:
+            path, fd = self._prepared.folder.open_stream(rank, suffix)
+            outputs.append(fd)
+            if stream == RESULT:
+                self.spools.add(Spool(rank, stream, path))  # all of it counts, when it came interests nobody
+            else:
+                self.spools.add(Spool(rank, stream, path, message["log_cap"], MarkWriter(path)))
+            paths.append(path)
+        return paths
+
+    def _note_started(self, rank: int, pid: int) -> None:
+        now = self._now()
+        self.pod.spawned(rank, pid, now)
+        self._ranks_by_pid[pid] = rank
+        self.say(messages.STARTED, rank=rank, pid=pid, at=now)
+
+    def _note_not_started(self, rank: int, error: str) -> None:
+        self.pod.spawn_failed(rank)
+        self._errors[rank] = error
+        self.say(messages.NOT_STARTED, rank=rank, at=self._now(), error=error)
+
+    def _fork(self, trainers: List[Dict[str, Any]], base: Dict[str, str]) -> None:
+        """Let one interpreter become all trainers; they count as started when it has made them."""
+        server = forkserver.ForkServer(self._prepared.folder.path)
+        outputs: List[int] = []
+        try:
+            for trainer in trainers:
+                paths = self._open_streams(trainer["rank"], outputs)
+                own = {RESULT_VARIABLE: paths[-1]} if len(paths) >= RESULT else {}
+                server.add(trainer["rank"], dict(trainer["env"], **own), paths)
+            # what is said while it imports stands before the first trainer's own output
+            server.start(trainers[0]["argv"], base, self._prepared.workdir, outputs[0], outputs[1])
+        except (OSError, spawner.SpawnError) as error:
+            server.close()
+            for trainer in trainers:
+                self._note_not_started(trainer["rank"], str(error))
+        else:
+            self._forks = server
+        finally:
+            for fd in outputs:
+                os.close(fd)
+
+    def _take_forks(self, server: forkserver.ForkServer, ended: Dict[int, int]) -> Dict[int, int]:
+        """Learn the trainers' pids once the server has ended; gives the ends that came meanwhile."""
+        if not server.take(ended):
+            return {}
+        self._forks = None
+        made, how, kept = server.collect()
+        for rank, pid in made:
+            if self.pod.trainers[rank].state is TrainerState.PENDING:  # else stopped meanwhile: the sweep ends it
+                self._note_started(rank, pid)
+        for rank, trainer in self.pod.trainers.items():
+            if trainer.state is TrainerState.PENDING:
+                self._note_not_started(rank, "the process that was to become it ended before, with %s" % how)
+        return kept
+
     def reap(self) -> None:
         """Take note of everything that has ended."""
-        if not self._ranks_by_pid:
+        if not self._ranks_by_pid and self._forks is None:
             return
-        for pid, status in reaper.reap():
+        ended = dict(reaper.reap())
+        if self._forks is not None:
+            ended = self._take_forks(self._forks, ended)
+        for pid, status in ended.items():
             rank = self._ranks_by_pid.pop(pid, None)
             if rank is not None:
                 self.pod.exited(rank, from_wait_status(status))
@@ -274,6 +332,8 @@ class Supervisor:
 
     def close(self, keep: bool) -> None:
         """Give everything back; the run folder stays when `keep`."""
+        if self._forks is not None:
+            self._forks.close()
         self.spools.close()
         self._prepared.held.release()
         self.socket.close()

@@ -195,6 +195,8 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
         "grace": _is_seconds,
         "orphan_grace": _or_none(_is_seconds),
         "log_cap": _or_none(_is_count),
+        "python_version": _or_none(_list_of(_is_count)),
+        "stops_on_failure": _is_bool,
         "about": _is_dict,
     },
     START: {
@@ -202,6 +204,7 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
         "env": _is_environment,
         "files": _list_of(_pair_of(is_file_name, _is_content)),
         "trainers": _list_of(_is_trainer, MAX_RANKS),
+        "is_forked": _is_bool,
     },
     STOP: {"grace": _is_seconds},
     SIGNAL: {"signal": _is_str, "ranks": _or_none(_list_of(_is_count))},

@@ -30,6 +30,15 @@ class HostView:
     facts: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one host takes on: so many trainers, with these devices (positions, one each, or none)."""
+
+    count: int
+    devices: tuple[int, ...] = ()
+    kind: str = "cpu"
+
+
 class Unfit(Exception):
     """A host can't take part in this run; the text is the reason."""
 
@@ -78,6 +87,17 @@ def count_trainers(view: HostView, nproc: int | str | None) -> int:
     if nproc == "cpu" or not devices:
         return max(1, int(view.facts.get("cpus", 1)))
     return len(devices)
+
+
+def share_of(view: HostView, nproc: int | str | None) -> Share:
+    """A host's share when nothing is asked for but a number of trainers.
+
+    Raises:
+        Unfit: as count_trainers and visible_devices.
+    """
+    devices = visible_devices(view)
+    kind = str(view.facts.get("device_kind", "cpu")) if devices else "cpu"
+    return Share(count_trainers(view, nproc), devices, kind)
 
 
 def candidate_addresses(views: Sequence[HostView]) -> list[list[str]]:

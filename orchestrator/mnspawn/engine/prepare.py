@@ -108,7 +108,8 @@ class Preparation:
         self._run = run
         self._hosts = hosts
         self.views = [view_of(host, hello, request) for host, hello in zip(hosts, hellos, strict=True)]
-        counts = self._count()
+        self.shares = self._share_out()
+        counts = [share.count for share in self.shares]
         firsts = [sum(counts[:index]) for index in range(len(counts))]
         self.ranks = [list(range(first, first + count)) for first, count in zip(firsts, counts, strict=True)]
         try:
@@ -117,17 +118,18 @@ class Preparation:
             name, _, reason = str(exc).partition(": ")
             raise PlanRefused([(name, reason)], hint="choose another network with --network") from exc
 
-    def _count(self) -> list[int]:
-        counts, unfit = [], []
+    def _share_out(self) -> list[survey.Share]:
+        if self._request.share is not None:
+            return list(self._request.share(self.views))
+        shares, unfit = [], []
         for view in self.views:
             try:
-                counts.append(survey.count_trainers(view, self._request.nproc))
-                survey.visible_devices(view)
+                shares.append(survey.share_of(view, self._request.nproc))
             except survey.Unfit as exc:
                 unfit.append((view.name, str(exc)))
         if unfit:
             raise PlanRefused(unfit)
-        return counts
+        return shares
 
     def message(self, index: int, cargo: Sequence[Cargo]) -> dict[str, Any]:
         """PREPARE for one host."""
@@ -155,10 +157,12 @@ class Preparation:
             grace=request.grace,
             orphan_grace=request.orphan_grace,
             log_cap=request.log_cap,
-            about=self._about(),
+            python_version=request.python_version and list(request.python_version),
+            stops_on_failure=request.stops_on_failure,
+            about=self.about(),
         )
 
-    def _about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
         """What a pod's folder says of the run to whoever looks into it; no environment, since that holds secrets."""
         program = self._request.program
         return {
@@ -197,9 +201,8 @@ class Preparation:
             except survey.Unfit as exc:
                 unfit.append((view.name, str(exc)))
                 continue
-            devices = survey.visible_devices(view)
-            kind = str(view.facts.get("device_kind", "cpu")) if devices else "cpu"
-            sites.append(layout.Site(view.name, address, interface, answer.ports, devices, kind))
+            share = self.shares[index]
+            sites.append(layout.Site(view.name, address, interface, answer.ports, share.devices, share.kind))
         if unfit:
             raise PlanRefused(unfit, hint="name a network that all hosts share with --network")
         master, coordinator = answers[0].extra_ports[:2]
@@ -210,13 +213,14 @@ class Preparation:
         return plan.build(spec_of(self._request, self._run), layout.assign(sites, master, coordinator), grounds)
 
 
-def start_message(pod: plan.PodPlan) -> dict[str, Any]:
+def start_message(pod: plan.PodPlan, is_forked: bool = False) -> dict[str, Any]:
     """START for one host."""
     return messages.make(
         messages.START,
         unset=list(pod.unset),
         env=pod.env,
         files=[list(file) for file in pod.files],
+        is_forked=is_forked,
         trainers=[
             {"rank": t.rank, "local_rank": t.local_rank, "argv": list(t.argv), "env": t.env} for t in pod.trainers
         ],

@@ -1,11 +1,13 @@
 """What a run is asked for, every value decided; and who listens to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from mnspawn_inventory import Host
 
+from ..core.survey import HostView, Share
 from ..events import Event
 from ..plan import Program
 from ..transport.base import SshOptions
@@ -44,8 +46,15 @@ class RunRequest:
         network: data network (CIDR) or interface that addresses are taken from.
         files: (name, content) pairs that go along, once per host, into `<run folder>/code`.
         has_results: trainers have a third stream (Stream.RESULT), a file that MNSPAWN_RESULT_FILE names.
+        python_version: (major, minor) that the trainers' interpreters must have; None for any.
+        is_forked: one interpreter per host imports what the function needs and becomes all trainers.
+        stops_on_failure: False lets the other ranks run on when one fails; whoever has the reins decides.
+        keeps_folder: the run's folders stay on the hosts for `logs`.
+        share: how many trainers and which devices each host gets, decided from all hosts' facts; None: by `nproc`.
         log_cap: bytes of each stream that stay on the host, None for all.
         name: a label for people.
+        registry: folder in which the run is remembered (registry.default_root); None: it is not.
+        is_detached: leave when every rank runs; the run goes on.
         grace, timeout, orphan_grace: seconds; timeout None means none.
         handle_signals: SIGINT, SIGTERM and SIGHUP stop the run (once), kill it (twice), leave it (three times).
     """
@@ -70,6 +79,13 @@ class RunRequest:
     handle_signals: bool = False
     files: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     has_results: bool = False
+    python_version: tuple[int, int] | None = None
+    is_forked: bool = False
+    stops_on_failure: bool = True
+    keeps_folder: bool = True
+    share: Callable[[Sequence[HostView]], Sequence[Share]] | None = field(default=None, repr=False)
     log_cap: int | None = None
     name: str | None = None
+    is_detached: bool = False
+    registry: Path | None = None
     run: str | None = None

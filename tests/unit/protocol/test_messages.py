@@ -23,6 +23,8 @@ PREPARE: dict[str, Any] = {
     "grace": 10.0,
     "orphan_grace": 20,
     "log_cap": None,
+    "python_version": [3, 11],
+    "stops_on_failure": True,
     "about": {},
 }
 START: dict[str, Any] = {
@@ -30,6 +32,7 @@ START: dict[str, Any] = {
     "env": {"A": "größer\n", "B": ""},
     "files": [["notes.json", "{}"]],
     "trainers": [{"rank": 0, "local_rank": 0, "argv": ["python3", "train.py"], "env": {"RANK": "0"}}],
+    "is_forked": False,
 }
 EXITED: dict[str, Any] = {
     "rank": 0, "pid": 42, "code": -9, "at": 5.5, "seconds": 1, "stopped": False, "killed": True, "is_disk_full": False,

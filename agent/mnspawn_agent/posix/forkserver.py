@@ -1,0 +1,66 @@
+"""One interpreter per pod that imports what the trainers need and becomes all of them. Starts it, never waits for it.
+
+The server is `trainer_main.py fork`. Its stdin is an unlinked file: first our requests (one JSON line), then, appended
+by the server, a line "rank pid" for each trainer that it made. It makes them by forking twice, so that the agent, the
+nearest subreaper, adopts and reaps them, and then ends. Only then is the file read: no pipe can fill up.
+"""
+
+import json
+import os
+import tempfile
+from typing import Any, Dict, List, Tuple
+
+from ..protocol.exits import from_wait_status, signal_name
+from . import spawner
+
+ARGUMENT = "fork"  # what trainer_main.py is told
+
+
+class ForkServer:
+    """The server of one pod. `pid` is 0 until it was started."""
+
+    def __init__(self, folder: str) -> None:
+        self.pid = 0
+        self._folder = folder
+        self._trainers: List[Dict[str, Any]] = []
+        self._fd = -1
+        self._answers_at = 0
+        self._ended: Dict[int, int] = {}
+
+    def add(self, rank: int, env: Dict[str, str], paths: List[str]) -> None:
+        """A trainer to be made: what differs in its environment, and its stdout and stderr."""
+        self._trainers.append({"rank": rank, "env": env, "stdout": paths[0], "stderr": paths[1]})
+
+    def start(self, argv: List[str], env: Dict[str, str], workdir: str, stdout: int, stderr: int) -> None:
+        """Start it. Raises OSError, spawner.SpawnError."""
+        requests = json.dumps({"parent": os.getpid(), "trainers": self._trainers}).encode("ascii") + b"\n"
+        self._fd, path = tempfile.mkstemp(dir=self._folder, prefix=".fork-")
+        os.unlink(path)
+        view = memoryview(requests)
+        while view:
+            view = view[os.write(self._fd, view) :]
+        os.lseek(self._fd, 0, os.SEEK_SET)
+        self._answers_at = len(requests)
+        self.pid = spawner.spawn(argv + [ARGUMENT], env, workdir, stdout, stderr, self._fd)
+
+    def take(self, ended: Dict[int, int]) -> bool:
+        """Keep the ends of children, which may be ranks whose pids are not known yet; True once the server ended."""
+        self._ended.update(ended)
+        return self.pid in self._ended
+
+    def collect(self) -> Tuple[List[Tuple[int, int]], str, Dict[int, int]]:
+        """After its end: (rank, pid) of every trainer that it made, how it ended, and the kept ends."""
+        code = from_wait_status(self._ended.pop(self.pid))
+        answers = os.pread(self._fd, os.fstat(self._fd).st_size, self._answers_at).decode("ascii", "replace")
+        self.close()
+        made = []
+        for line in answers.splitlines():
+            rank, _, pid = line.partition(" ")
+            if rank.isdigit() and pid.isdigit():
+                made.append((int(rank), int(pid)))
+        return made, signal_name(code) or "status %d" % code, self._ended
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,61 @@
+"""Python interpreters of this host: which there are, and whether one is of the version that is asked for."""
+
+import glob
+import os
+import re
+import subprocess
+import sys
+from typing import List, Optional, Tuple
+
+Version = Tuple[int, ...]
+NAME = re.compile(r"python(3\.\d+)$")
+VERSIONED_FOLDERS = ("~/.pyenv/versions/*/bin", "~/.local/share/uv/python/*/bin", "/opt/python*/bin", "/usr/local/bin")
+ASK = "import sys; print('%d.%d' % sys.version_info[:2])"
+ASK_TIMEOUT = 10.0
+
+
+def problem_with(python: str, wanted: List[int]) -> Optional[str]:
+    """Why an interpreter can't run what was made by Python `wanted` ([3, 11]); None when it can."""
+    found = version_of(python)
+    if found == ".".join(map(str, wanted)):
+        return None
+    others = ", ".join("%s (%s)" % pair for pair in find()) or "none with a version in its name"
+    return "expected Python %s, as here, to run the function, found %s at %s; on this host there are: %s" % (
+        ".".join(map(str, wanted)),
+        found,
+        python,
+        others,
+    )
+
+
+def version_of(python: str) -> str:
+    """Its minor version ("3.11"), "no Python" when it doesn't tell."""
+    if os.path.abspath(python) == os.path.abspath(sys.executable or ""):
+        return "%d.%d" % sys.version_info[:2]
+    try:
+        said = subprocess.run(
+            [python, "-I", "-S", "-c", ASK], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL, timeout=ASK_TIMEOUT, check=False,
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return "no Python"
+    return said.decode("ascii", "replace").strip() or "no Python"
+
+
+def find() -> List[Tuple[str, str]]:
+    """(version, path) of interpreters whose file name tells their version, one per version, PATH first."""
+    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    for pattern in VERSIONED_FOLDERS:
+        folders += sorted(glob.glob(os.path.expanduser(pattern)))
+    found = {}
+    for folder in folders:
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue  # PATH may name folders that don't exist
+        for name in names:
+            match = NAME.match(name)
+            path = os.path.join(folder, name)
+            if match and match.group(1) not in found and os.access(path, os.X_OK):
+                found[match.group(1)] = path
+    return sorted(found.items(), key=lambda item: int(item[0].partition(".")[2]))
