@@ -8,6 +8,7 @@ from mnspawn_agent.protocol.exits import as_shell_status, signal_name
 
 from ..errors import ExitStatus
 from ..report import HostOutcome, RankOutcome, RunReport
+from .session import Exited
 
 EOF_SLACK = 0.25  # a dying agent's link can be seen to end a little after its trainers' peers have noticed
 
@@ -109,12 +110,14 @@ class RunMachine:
     Args:
         hosts: names, in order; facts name a host by its index.
         grace: seconds between TERM and KILL.
+        stops_on_failure: False lets the other ranks run on when one fails; somebody else decides then.
     """
 
-    def __init__(self, run: str, hosts: Sequence[str], grace: float, now: float) -> None:
+    def __init__(self, run: str, hosts: Sequence[str], grace: float, now: float, stops_on_failure: bool = True) -> None:
         self.state = R.CONNECTING
         self.run = run
         self._grace = grace
+        self._stops_on_failure = stops_on_failure
         self._hosts = [_Host(name) for name in hosts]
         self._ranks: dict[int, _Rank] = {}
         self._actions: list[Action] = []
@@ -123,6 +126,7 @@ class RunMachine:
         self._ended = now
         self._cause: _Cause | None = None  # the first that is no rank's failure
         self._interrupts = 0
+        self._is_adopted = False
 
     def _move(self, fact: str) -> None:
         try:
@@ -136,13 +140,19 @@ class RunMachine:
 
     @classmethod
     def adopt(
-        cls, run: str, hosts: Sequence[str], ranks: Sequence[Sequence[int]], grace: float, now: float
+        cls, run: str, hosts: Sequence[str], ranks: Sequence[Sequence[int]], grace: float, now: float, began: float
     ) -> "RunMachine":
-        """For a run that others have started: the facts of its past are still to be told."""
-        machine = cls(run, hosts, grace, now)
+        """For a run that others have started: the facts of its past are still to be told.
+
+        Args:
+            began: when it began, on the clock of `now`.
+        """
+        machine = cls(run, hosts, grace, began)
         machine.laid_out(ranks)
         machine.state = R.RUNNING
-        machine._started_at = now
+        machine._started_at = began
+        machine._is_adopted = True
+        machine._ended = now
         return machine
 
     # -- before the start ------------------------------------------------------------------------------------------
@@ -187,17 +197,20 @@ class RunMachine:
             entry.error, entry.ended_at = error, at
             self._stop(now, self._grace, f"rank {rank} could not be started")
 
-    def exited(
-        self, rank: int, pid: int, code: int, at: float, seconds: float, stopped: bool, killed: bool,
-        is_disk_full: bool, tail: tuple[str, ...], now: float,
-    ) -> None:  # fmt: skip
-        if rank not in self._ranks:
+    def exited(self, end: Exited, now: float) -> None:
+        """A trainer ended; telling it again changes nothing."""
+        if end.rank not in self._ranks:
             return
-        entry = self._ranks[rank]
-        entry.pid, entry.code, entry.ended_at, entry.seconds = pid, code, at, seconds
-        entry.stopped, entry.killed, entry.is_disk_full, entry.tail = stopped, killed, is_disk_full, tail
-        if code != 0 and not stopped:
-            self._stop(now, self._grace, f"rank {rank} on {self._hosts[entry.host].name} failed")
+        entry = self._ranks[end.rank]
+        entry.pid, entry.code, entry.ended_at, entry.seconds = end.pid, end.code, end.at, end.seconds
+        entry.stopped, entry.killed, entry.is_disk_full, entry.tail = (
+            end.stopped,
+            end.killed,
+            end.is_disk_full,
+            end.tail,
+        )
+        if end.code != 0 and not end.stopped and self._stops_on_failure:
+            self._stop(now, self._grace, f"rank {end.rank} on {self._hosts[entry.host].name} failed")
 
     # -- hosts -----------------------------------------------------------------------------------------------------
     def done(self, host: int, leftovers: Sequence[int], swept: int) -> None:
@@ -278,7 +291,9 @@ class RunMachine:
     def _look_for_end(self, now: float) -> None:
         if self.state in (R.STARTING, R.RUNNING, R.STOPPING) and all(h.is_settled for h in self._hosts):
             self._move("all_ended")
-            self._ended = now
+            ends = [rank.ended_at for rank in self._ranks.values() if rank.ended_at is not None]
+            # whoever looks at a run later learns of its end when that is long past
+            self._ended = max(ends) if self._is_adopted and ends else now
 
     # -- the end ---------------------------------------------------------------------------------------------------
     def report(self) -> RunReport:

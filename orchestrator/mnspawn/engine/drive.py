@@ -1,11 +1,13 @@
 """Drives one run: dials, feeds the run's machine with what hosts say, does what it decides, tells the listeners."""
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import signal
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from mnspawn_agent.protocol import messages
@@ -18,13 +20,16 @@ from ..plan import LaunchPlan
 from ..report import RunReport
 from ..transport.base import Connection
 from . import interrupts, prepare
+from .control import Control
 from .link import HostLink
+from .record import Record
 from .request import Listener, RunRequest
 from .sites import Reached, reach
 
 log = logging.getLogger(__name__)
 
 HIGH_WATER = 4 << 20  # bytes that listeners may hold before agents get no new credit
+DETACH_LIMIT, DETACH_LOOK = 10.0, 0.02  # seconds for agents to acknowledge, and between two looks
 LINGER = 3.0  # seconds for agents to go when all is known
 SIGNAL_STATUS = {
     signal.SIGINT: ExitStatus.INTERRUPTED,
@@ -33,17 +38,28 @@ SIGNAL_STATUS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """The run goes on without us."""
+
+    run: str
+
+
 class Drive:
     """One run, from the first dial to the report.
 
     Args:
         is_dry: stop before the start and give the plan.
+        control: takes orders for this run.
     """
 
-    def __init__(self, request: RunRequest, listeners: Sequence[Listener], is_dry: bool) -> None:
+    def __init__(
+        self, request: RunRequest, listeners: Sequence[Listener], is_dry: bool, control: Control | None = None
+    ) -> None:
         self._request = request
         self._listeners = listeners
         self._is_dry = is_dry
+        self._control = control or Control()
         self._run = request.run or make_run_id()
         self._failures: dict[int, HostError] = {}
         self._refusals: dict[int, tuple[str, ...]] = {}
@@ -52,48 +68,86 @@ class Drive:
         self._preparation: prepare.Preparation | None = None
         self._finished = asyncio.Event()
         self._has_left = False
+        self._is_detached = False
+        self._record = Record(request, self._run, is_dry, self._complain)
 
-    async def execute(self) -> RunReport | LaunchPlan:
+    async def execute(self) -> RunReport | LaunchPlan | Detached:
         """Do it all; raises as `api.run` says."""
         prepare.check_request(self._request, self._run)
         self._cargo = prepare.load_cargo(self._request)
         self._loop = asyncio.get_running_loop()
         for listener in self._listeners:
             listener.bind(self._wake)
+        if self._request.is_detached and self._request.sandbox:
+            raise UsageError("expected hosts that outlive this command, found a sandbox", place="--detach")
         async with reach(self._request) as reached:
             self._hosts = reached.hosts
-            return await self._execute(reached)
+            with self._record.tended():
+                return await self._execute(reached)
 
-    async def _execute(self, reached: Reached) -> RunReport | LaunchPlan:
+    async def _execute(self, reached: Reached) -> RunReport | LaunchPlan | Detached:
         names = [host.name for host in self._hosts]
-        self._machine = policy.RunMachine(self._run, names, self._request.grace, self._loop.time())
+        self._machine = policy.RunMachine(
+            self._run, names, self._request.grace, self._loop.time(), self._request.stops_on_failure
+        )
         self._links = [
             HostLink(index, host.name, reached, self._request, self._run, partial(self._deliver, index))
             for index, host in enumerate(self._hosts)
         ]
-        with interrupts.handled(self._interrupt, self._pass_signal):
+        with self._signals():
             async with asyncio.TaskGroup() as group:
+                self._group = group
                 tasks = [group.create_task(self._serve(reached), name="serve")]
+                self._control.bind(self)
                 if self._request.timeout is not None:
                     tasks.append(group.create_task(self._watch_time(self._request.timeout), name="timeout"))
                 await self._finished.wait()
+                self._control.release()
                 if not self._has_left:
                     await self._let_agents_go()
                 for task in tasks:
                     task.cancel()
         return self._conclude()
 
-    def _conclude(self) -> RunReport | LaunchPlan:
+    def _signals(self) -> contextlib.AbstractContextManager[None]:
+        if not self._request.handle_signals:
+            return contextlib.nullcontext()
+        return interrupts.handled(self._interrupt, self._pass_signal, self._detach)
+
+    def _detach(self) -> None:
+        """Let go of a run whose ranks all run: the agents go on without us."""
+        if self._machine.state is not policy.RunState.RUNNING or self._is_detached or self._request.sandbox:
+            return
+        self._is_detached = True
+        for link in self._links:
+            link.send(messages.DETACH)
+        self._group.create_task(self._watch_detaching(), name="detach")
+
+    async def _watch_detaching(self) -> None:
+        """Go only when every agent has heard that we do: one that has not would take our going for a loss."""
+        deadline = self._loop.time() + DETACH_LIMIT
+        while self._has_unheard() and self._loop.time() < deadline:  # noqa: ASYNC110 - sessions have no event for it
+            await asyncio.sleep(DETACH_LOOK)
+        self._has_left = True
+        self._finished.set()
+
+    def _has_unheard(self) -> bool:
+        return any(link.session.unacknowledged_bytes and not link.is_settled for link in self._links)
+
+    def _conclude(self) -> RunReport | LaunchPlan | Detached:
         if self._error is not None:
             raise self._error
         if self._plan is not None and self._is_dry:
             return self._plan
+        if self._is_detached and self._machine.state is policy.RunState.RUNNING:
+            return Detached(self._run)
         report = self._machine.report()
         if report.exit_status == ExitStatus.HOST_UNUSABLE and self._failures:
             raise HostsUnusable([self._failures[index] for index in sorted(self._failures)])
         if report.exit_status == ExitStatus.PLAN_REFUSED and self._refusals:
             raise self._as_refusal()
         self._tell(seen.RunFinished(time.time(), self._run, report.exit_status, report.describe()))
+        self._record.end(report)
         return report
 
     def _as_refusal(self) -> MnspawnError:
@@ -163,9 +217,20 @@ class Drive:
         self._act()
 
     def _pass_signal(self, number: signal.Signals) -> None:
+        self.signal_ranks(number.name, None)
+
+    def signal_ranks(self, name: str, ranks: Sequence[int] | None) -> None:
+        """Send a signal to the groups of ranks that run; None for all."""
         if self._machine.state in (policy.RunState.STARTING, policy.RunState.RUNNING):
             for link in self._links:
-                link.send(messages.SIGNAL, signal=number.name, ranks=None)
+                link.send(messages.SIGNAL, signal=name, ranks=None if ranks is None else list(ranks))
+
+    def stop(self, grace: float, reason: str) -> None:
+        """End every rank, or give the run up when nothing was started yet."""
+        now = self._loop.time()
+        self._machine.give_up(now, ExitStatus.TERMINATED, reason)  # says nothing once trainers start
+        self._machine.stop_asked(now, grace, reason)
+        self._act()
 
     def _fail(self, index: int, error: HostError) -> None:
         if self._machine.state is policy.RunState.DONE:
@@ -213,18 +278,7 @@ class Drive:
             case said.NotStarted(rank, at, error):
                 machine.not_started(rank, at, error, now)
             case said.Exited():
-                machine.exited(
-                    event.rank,
-                    event.pid,
-                    event.code,
-                    event.at,
-                    event.seconds,
-                    event.stopped,
-                    event.killed,
-                    event.is_disk_full,
-                    event.tail,
-                    now,
-                )
+                machine.exited(event, now)
             case said.Drained(e):
                 self._tell(
                     seen.TrainerExited(
@@ -246,7 +300,7 @@ class Drive:
                 self._tell(seen.HostStopped(time.time(), link.name, leftovers, swept))
             case said.Complete():
                 link.is_settled = True
-                link.send(messages.FINISH, keep=True)
+                link.send(messages.FINISH, keep=self._request.keeps_folder)
                 machine.settled(link.index, now)
             case said.StopAsked(reason, grace):
                 machine.stop_asked(now, grace, f"{reason} on {link.name}")
@@ -286,6 +340,8 @@ class Drive:
             self._abort(exc)
         if self._machine.state is policy.RunState.DONE:
             self._finished.set()
+        elif self._request.is_detached:
+            self._detach()
 
     def _do(self, action: policy.Action) -> None:
         match action:
@@ -316,11 +372,13 @@ class Drive:
             self._dismiss()
             self._finished.set()
             return
+        about = self._preparation.about()
+        self._record.begin(self._hosts, about["world"], about["program"])
         self._tell(
             seen.RunStarting(time.time(), self._run, self._plan.layout.world_size, self._plan.describe(reveal=False))
         )
         for link, pod in zip(self._links, self._plan.pods, strict=True):
-            link.send_message(prepare.start_message(pod))
+            link.send_message(prepare.start_message(pod, self._request.is_forked))
 
     def _abort(self, error: MnspawnError) -> None:
         """The plan can't be carried out: nothing was started."""
@@ -336,6 +394,9 @@ class Drive:
                 link.task.cancel()
 
     # -- listeners -------------------------------------------------------------------------------------------------
+    def _complain(self, text: str) -> None:
+        self._tell(seen.Notice(time.time(), None, text))
+
     def _tell(self, event: seen.Event) -> None:
         for listener in self._listeners:
             listener.on_event(event)

@@ -9,24 +9,34 @@ from typing import Any
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
+LETTING_GO = signal.SIGQUIT  # Ctrl-\\: leave the run alone
 
 
 @contextlib.contextmanager
-def handled(on_stop: Callable[[signal.Signals], None], on_pass: Callable[[signal.Signals], None]) -> Iterator[None]:
+def handled(
+    on_stop: Callable[[signal.Signals], None],
+    on_pass: Callable[[signal.Signals], None],
+    on_let_go: Callable[[], None],
+) -> Iterator[None]:
     """Route signals while the context lasts; does nothing outside the main thread, where nobody may."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
     routed: list[tuple[signal.Signals, Any]] = []
+
+    def route(number: signal.Signals, call: Callable[..., None], *args: Any) -> None:
+        before = signal.getsignal(number)
+        if before is not signal.SIG_IGN:
+            loop.add_signal_handler(number, call, *args)
+            routed.append((number, before))
+
     try:
-        for numbers, call in ((STOPPING, on_stop), (PASSED_ON, on_pass)):
-            for number in numbers:
-                before = signal.getsignal(number)
-                if before is signal.SIG_IGN:
-                    continue
-                loop.add_signal_handler(number, call, number)
-                routed.append((number, before))
+        for number in STOPPING:
+            route(number, on_stop, number)
+        for number in PASSED_ON:
+            route(number, on_pass, number)
+        route(LETTING_GO, on_let_go)
         yield
     finally:
         for number, before in routed:

@@ -70,13 +70,13 @@ async def join(
                 await process.write(archive.content)
         return process, diagnostics, rest, handshake.answer == "have"
     except TimeoutError:
-        await _abandon(process, diagnostics)
+        await abandon(process, diagnostics)
         raise BootstrapError(
             f"connected, but no agent within {timeout:g} s", host=host,
             hint="a login script that waits or reads input holds it up",
         ) from None  # fmt: skip
     except BaseException:
-        await _abandon(process, diagnostics)
+        await abandon(process, diagnostics)
         raise
 
 
@@ -88,24 +88,27 @@ async def explain_silence(process: RemoteProcess, diagnostics: Diagnostics, host
     return BootstrapError(f"the agent ended with status {status}: {reason}", host=host)
 
 
-async def attach(
-    connection: Connection, host: str, run: str, node_rank: int, python: str | None, timeout: float
+async def enter(
+    connection: Connection, host: str, words: tuple[str, ...], python: str | None, timeout: float
 ) -> tuple[RemoteProcess, Diagnostics, bytes] | None:
-    """A new wire to the agent that is there; None when there is none any more.
+    """A wire to something that is there already; None when it is not, or not any more.
+
+    Args:
+        words: `attach RUN NODE_RANK` for the agent itself, `watch RUN NODE_RANK` for what it leaves in its folder.
 
     Raises:
         HostError: nothing can be said about it.
     """
-    process, diagnostics, rest, _ = await join(connection, host, ("attach", run, str(node_rank)), python, timeout)
+    process, diagnostics, rest, _ = await join(connection, host, words, python, timeout)
     try:
         async with asyncio.timeout(timeout):
             word, rest = await _read_line(process, rest, host)
     except TimeoutError:
-        await _abandon(process, diagnostics)
+        await abandon(process, diagnostics)
         raise BootstrapError("the host does not answer", host=host) from None
     if word == b"here":
         return process, diagnostics, rest
-    await _abandon(process, diagnostics)
+    await abandon(process, diagnostics)
     return None
 
 
@@ -122,7 +125,7 @@ async def reap(connection: Connection, host: str, run: str, node_rank: int, pyth
     except TimeoutError:
         raise BootstrapError("the host does not answer", host=host) from None
     finally:
-        await _abandon(process, diagnostics)
+        await abandon(process, diagnostics)
     return word.strip() == b"left"
 
 
@@ -136,7 +139,7 @@ async def _read_line(process: RemoteProcess, rest: bytes, host: str) -> tuple[by
     return line, rest
 
 
-async def _abandon(process: RemoteProcess, diagnostics: Diagnostics) -> None:
+async def abandon(process: RemoteProcess, diagnostics: Diagnostics) -> None:
     await process.close()
     await diagnostics.close()
 

@@ -155,7 +155,7 @@ class HostLink:
     async def _attach(
         self, connection: Connection, limit: float
     ) -> tuple[RemoteProcess, join.Diagnostics, bytes] | None:
-        return await join.attach(connection, self.name, self._run, self.index, self._python, limit)
+        return await join.enter(connection, self.name, ("attach", self._run, str(self.index)), self._python, limit)
 
     async def _bury(self) -> Verdict:
         """The host answers but the agent is gone: end what it left."""

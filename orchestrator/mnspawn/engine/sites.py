@@ -9,7 +9,7 @@ from mnspawn_inventory import Host
 
 from ..errors import HostError, UsageError
 from ..transport import create
-from ..transport.base import Connection, Target, Transport
+from ..transport.base import Connection, SshOptions, Target, Transport
 from .dial import dial
 from .request import RunRequest
 
@@ -34,26 +34,37 @@ class Reached:
 
 @contextlib.asynccontextmanager
 async def reach(request: RunRequest) -> AsyncIterator[Reached]:
-    """What the request's hosts are reached by, for as long as the context lasts."""
-    async with contextlib.AsyncExitStack() as stack:
-        if request.sandbox:
-            from ..sandbox import Sandbox
+    """What a run's hosts are reached by, for as long as the context lasts."""
+    if not request.sandbox:
+        async with reach_hosts(request.hosts, request.transport, request.ssh) as reached:
+            yield reached
+        return
+    from ..sandbox import Sandbox
 
-            sandbox = await stack.enter_async_context(
-                Sandbox(request.sandbox, connect_timeout=request.ssh.connect_timeout)
-            )
-            hosts = tuple(Host(name=target.name) for target in sandbox.targets)
-            targets, options = sandbox.targets, sandbox.options
-        else:
-            hosts, options = request.hosts, request.ssh
-            targets = tuple(target_of(host) for host in hosts)
-        if not hosts:
-            raise UsageError("expected at least one host, found none", place="--hosts")
+    async with Sandbox(request.sandbox, connect_timeout=request.ssh.connect_timeout) as sandbox:
+        hosts = tuple(Host(name=target.name) for target in sandbox.targets)
+        async with reach_hosts(hosts, request.transport, sandbox.options, sandbox.targets) as reached:
+            yield reached
+
+
+@contextlib.asynccontextmanager
+async def reach_hosts(
+    hosts: tuple[Host, ...], transport: str, options: SshOptions, targets: tuple[Target, ...] | None = None
+) -> AsyncIterator[Reached]:
+    """The hosts with a transport object each; they are closed when the context ends.
+
+    Args:
+        transport: for hosts whose inventory names none.
+    """
+    if not hosts:
+        raise UsageError("expected at least one host, found none", place="--hosts")
+    async with contextlib.AsyncExitStack() as stack:
         made: dict[str, Transport] = {}
-        for name in {host.transport or request.transport for host in hosts}:
+        for name in {host.transport or transport for host in hosts}:
             made[name] = create(name, options)
             stack.push_async_callback(made[name].close)
-        yield Reached(hosts, targets, tuple(made[host.transport or request.transport] for host in hosts))
+        chosen = tuple(made[host.transport or transport] for host in hosts)
+        yield Reached(hosts, targets or tuple(target_of(host) for host in hosts), chosen)
 
 
 def target_of(host: Host) -> Target:

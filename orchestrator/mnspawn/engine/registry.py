@@ -1,0 +1,226 @@
+"""The runs that were started from this machine: how to reach them again, who looks after them, how they ended.
+
+One folder a run below `$XDG_STATE_HOME/mnspawn/known`. Nothing here is needed to find a run from its hosts.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from mnspawn_inventory import Host
+
+from ..errors import UsageError
+from ..transport.base import SshOptions
+
+KEEP = 200  # finished runs; the hosts keep their own folders by age and size
+RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_HOST_FIELDS = {f.name for f in fields(Host)} - {"env", "secrets", "origins", "labels", "groups"}  # what reaching needs
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRun:
+    """A run and the way to its hosts.
+
+    Attributes:
+        hosts: in the order of their node ranks.
+        world: the number of trainers of each host.
+        began: wall-clock seconds since the epoch.
+        grace: seconds between TERM and KILL.
+    """
+
+    run: str
+    hosts: tuple[Host, ...]
+    world: tuple[int, ...]
+    name: str | None = None
+    program: Mapping[str, Any] = field(default_factory=dict)
+    began: float = 0.0
+    grace: float = 10.0
+    python: str | None = None
+    transport: str = "asyncssh"
+    ssh: SshOptions = field(default_factory=SshOptions)
+
+    @property
+    def ranks(self) -> list[list[int]]:
+        """The ranks of each host."""
+        firsts = [sum(self.world[:index]) for index in range(len(self.world))]
+        return [list(range(first, first + count)) for first, count in zip(firsts, self.world, strict=True)]
+
+    @property
+    def command_line(self) -> str:
+        """What runs, for people."""
+        words = [str(self.program.get("target", "?")), *map(str, self.program.get("args", ()))]
+        return " ".join(words)
+
+
+class Registry:
+    """The folder of known runs.
+
+    Args:
+        root: usually `default_root(os.environ)`.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def folder(self, run: str) -> Path:
+        return self.root / run
+
+    def remember(self, known: KnownRun) -> None:
+        """Write a run down; raises OSError."""
+        folder = self.folder(known.run)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        host_fields = [{name: _plain(getattr(host, name)) for name in _HOST_FIELDS} for host in known.hosts]
+        content = asdict(known) | {"hosts": host_fields, "ssh": _plain(asdict(known.ssh))}
+        _write(folder / "run.json", content)
+        self._prune()
+
+    def read(self, run: str) -> KnownRun:
+        """Raises OSError, ValueError."""
+        content = json.loads((self.folder(run) / "run.json").read_bytes())
+        hosts = tuple(Host(**{**raw, "devices": _tuple(raw.get("devices"))}) for raw in content.pop("hosts"))
+        ssh = content.pop("ssh")
+        config = ssh.pop("config")
+        options = SshOptions(config=Path(config) if config else None, **ssh)
+        return KnownRun(**content | {"hosts": hosts, "world": tuple(content["world"]), "ssh": options})
+
+    def known(self) -> Iterator[KnownRun]:
+        """Every run that can be read, the newest first."""
+        found = []
+        for path in self.root.glob("*/run.json"):
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # removed meanwhile, or half written
+                found.append(self.read(path.parent.name))
+        yield from sorted(found, key=lambda known: -known.began)
+
+    def find(self, word: str) -> KnownRun:
+        """The run that `word` means: its id, the beginning of it, or its name (the newest of that name).
+
+        Raises:
+            UsageError: none, or several.
+        """
+        runs = list(self.known())
+        exact = [known for known in runs if known.run == word]
+        named = [known for known in runs if known.name == word]
+        begun = [known for known in runs if known.run.startswith(word)] if RUN_ID.fullmatch(word) else []
+        if exact or named:
+            return (exact or named)[0]
+        if len(begun) == 1:
+            return begun[0]
+        if begun:
+            listed = ", ".join(known.run for known in begun[:5])
+            raise UsageError(
+                f"expected the beginning of one run's id, found {word!r}, which fits {listed}", place="RUN"
+            )
+        raise UsageError(
+            f"expected a run known here, found {word!r}",
+            place="RUN",
+            hint="mnspawn ps lists them; for a run started elsewhere add --hosts and the hosts that it runs on",
+        )
+
+    # -- who looks after a run -------------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def tended(self, run: str) -> Iterator[bool]:
+        """Be the one who looks after a run; False when another one on this machine does already."""
+        folder = self.folder(run)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(folder / "tender", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                yield False
+                return
+            os.truncate(fd, 0)
+            os.write(fd, str(os.getpid()).encode("ascii"))
+            yield True
+        finally:
+            os.close(fd)
+
+    def tender(self, run: str) -> int | None:
+        """The pid of the controller or keeper that looks after a run; None when nobody does."""
+        try:
+            fd = os.open(self.folder(run) / "tender", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            text = os.pread(fd, 32, 0)
+            return int(text) if text.isdigit() else None
+        finally:
+            os.close(fd)
+        return None
+
+    # -- how it ended ----------------------------------------------------------------------------------------------
+    def write_report(self, run: str, report: Mapping[str, Any]) -> None:
+        """Raises OSError."""
+        _write(self.folder(run) / "report.json", report)
+
+    def report(self, run: str) -> dict[str, Any] | None:
+        """The report of a run that has ended, as far as this machine saw it."""
+        try:
+            content = json.loads((self.folder(run) / "report.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        return content if isinstance(content, dict) else None
+
+    def forget(self, run: str) -> None:
+        shutil.rmtree(self.folder(run), ignore_errors=True)
+
+    def _prune(self) -> None:
+        for known in list(self.known())[KEEP:]:
+            if self.tender(known.run) is None:
+                self.forget(known.run)
+
+
+def default_root(environ: Mapping[str, str]) -> Path:
+    """Where runs are remembered (XDG Base Directory Specification)."""
+    state = environ.get("XDG_STATE_HOME", "")
+    base = Path(state) if state.startswith("/") else Path("~/.local/state").expanduser()
+    return base / "mnspawn" / "known"
+
+
+def from_pods(pods: Sequence[Mapping[str, Any]], hosts: Sequence[Host], ssh: SshOptions, transport: str) -> KnownRun:
+    """A run as its pods tell it, for a controller that knows only the hosts.
+
+    Args:
+        pods: one of each host, in the order of the node ranks.
+        hosts: the hosts that the pods are on.
+    """
+    plan = pods[0]["plan"]
+    return KnownRun(
+        run=str(plan["run"]),
+        hosts=tuple(hosts),
+        world=tuple(int(count) for count in plan["world"]),
+        name=plan.get("name"),
+        program=plan.get("program") or {},
+        began=float(plan.get("began") or time.time()),
+        grace=float(plan.get("grace") or 10.0),
+        transport=transport,
+        ssh=ssh,
+    )
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    temporary = path.with_suffix(f".tmp-{os.getpid()}")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "w") as file:
+        json.dump(content, file, indent=1, default=str)
+    os.replace(temporary, path)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    return str(value) if isinstance(value, Path) else value
+
+
+def _tuple(value: Any) -> tuple[int, ...] | None:
+    return None if value is None else tuple(value)

@@ -1,0 +1,380 @@
+"""Looks at a run that others started, from anywhere: replays what happened, follows it, and can look after it.
+
+Looking after (`is_in_charge`) is what a controller does for a run of its own: the first failure anywhere stops all,
+Ctrl-C stops. The agents of a run need nobody for anything else, so any number of people can look at once.
+"""
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from mnspawn_agent.protocol import messages
+
+from .. import events as seen
+from ..core import run as policy
+from ..core import session as said
+from ..errors import ExitStatus, HostError
+from ..report import RunReport
+from ..transport.base import Connection
+from . import interrupts, join
+from .ask import ask_on
+from .drive import HIGH_WATER, SIGNAL_STATUS
+from .link import RETRY_FIRST, RETRY_MOST, WINDOW_LEAST, WINDOW_MOST, WINDOW_TOTAL
+from .pump import pump
+from .registry import KnownRun
+from .request import Listener
+from .sites import reach_hosts
+
+LOST_AFTER = 20.0  # seconds without a host that others still reach; what a run in the foreground allows by default
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOptions:
+    """What of a run is looked at.
+
+    Attributes:
+        streams: of every trainer; none for those who only want to know how it stands.
+        ranks: whose output; None for all.
+        is_following: stay until the run ends; else leave when all that is there has been shown.
+        tail: begin with the last lines of each stream.
+        since: begin with what was written then or later, seconds since the epoch.
+        has_times: output carries the time at which the host saw it, also when it is old.
+        is_in_charge: a failure of one host or rank stops the others.
+        stop: begin by stopping the run with this grace (0.0 kills).
+        handle_signals: in charge, SIGINT and its like stop the run; else they end the looking.
+    """
+
+    streams: tuple[seen.Stream, ...] = (seen.Stream.STDOUT, seen.Stream.STDERR)
+    ranks: tuple[int, ...] | None = None
+    is_following: bool = True
+    tail: int | None = None
+    since: float | None = None
+    has_times: bool = False
+    is_in_charge: bool = False
+    stop: float | None = None
+    handle_signals: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What was seen.
+
+    Attributes:
+        has_ended: the run is over; else the report says how it stands.
+        has_left: the user went away before the end.
+        errors: hosts that could not be looked at, by name.
+    """
+
+    report: RunReport
+    has_ended: bool
+    has_left: bool
+    errors: dict[str, HostError]
+
+
+class View:
+    """One look at one run."""
+
+    def __init__(self, known: KnownRun, listeners: Sequence[Listener], options: ViewOptions) -> None:
+        self._known = known
+        self._listeners = listeners
+        self._options = options
+        self._errors: dict[str, HostError] = {}
+        self._has_left = False
+
+    async def execute(self) -> Sight:
+        """Look until there is nothing more to see; raises UsageError for a transport that is none."""
+        self._loop = asyncio.get_running_loop()
+        self._finished = asyncio.Event()
+        now = self._loop.time()
+        known = self._known
+        began = now - max(0.0, time.time() - known.began) if known.began else now
+        names = [host.name for host in known.hosts]
+        self._machine = policy.RunMachine.adopt(known.run, names, known.ranks, known.grace, now, began)
+        self._glances = [Glance(index, name) for index, name in enumerate(names)]
+        for listener in self._listeners:
+            listener.bind(self._wake)
+        with self._signals():
+            async with (
+                reach_hosts(known.hosts, known.transport, known.ssh) as reached,
+                asyncio.TaskGroup() as group,
+            ):
+                self._reached = reached
+                self._group = group
+                task = group.create_task(self._serve(), name="view")
+                if self._options.stop is not None:
+                    self._machine.stop_asked(now, self._options.stop, "asked for by mnspawn stop")
+                    self._act()
+                await self._finished.wait()
+                task.cancel()
+                for glance in self._glances:
+                    glance.cancel()
+        has_ended = self._machine.state is policy.RunState.DONE and all(g.has_ended for g in self._glances)
+        report = self._machine.report()
+        if has_ended:
+            self._tell(seen.RunFinished(time.time(), known.run, report.exit_status, report.describe()))
+        return Sight(report, has_ended, self._has_left, self._errors)
+
+    def _signals(self) -> contextlib.AbstractContextManager[None]:
+        if not self._options.handle_signals:
+            return contextlib.nullcontext()
+        return interrupts.handled(self._interrupt, self._pass_signal, self._leave)
+
+    # -- hosts -----------------------------------------------------------------------------------------------------
+    async def _serve(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            async for index, outcome in self._reached.dial(self._known.ssh.connect_timeout):
+                glance = self._glances[index]
+                glance.task = group.create_task(self._serve_host(glance, outcome), name=f"watch {glance.name}")
+
+    async def _serve_host(self, glance: "Glance", outcome: Connection | HostError) -> None:
+        """Look at one host until it has said everything, over as many connections as it takes."""
+        delay = RETRY_FIRST
+        unseen_since = self._loop.time()
+        while True:
+            connection = outcome if not isinstance(outcome, HostError) else None
+            try:
+                if isinstance(outcome, HostError):
+                    raise outcome
+                heard = await self._look(glance, outcome)
+                if glance.is_settled:
+                    return
+                unseen_since, delay = heard, RETRY_FIRST
+            except HostError as exc:
+                self._errors[glance.name] = exc
+            finally:
+                glance.connection = None
+                if connection is not None:
+                    await connection.close()
+            if self._counts_as_lost(glance, unseen_since):
+                return
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, RETRY_MOST)
+            try:
+                async with asyncio.timeout(LOST_AFTER):
+                    outcome = await self._reached.connect(glance.index)
+            except HostError as exc:
+                outcome = exc
+            except TimeoutError:
+                outcome = HostError("no answer", host=glance.name)
+
+    def _counts_as_lost(self, glance: "Glance", unseen_since: float) -> bool:
+        """Without a link: is the host lost, or are we?"""
+        now = self._loop.time()
+        if not self._options.is_following:
+            self._settle(glance)
+            return True
+        is_seen_elsewhere = any(g.connection is not None for g in self._glances if g is not glance)
+        if not self._options.is_in_charge or not is_seen_elsewhere or now - unseen_since < LOST_AFTER:
+            return False
+        reason = f"no link for {now - unseen_since:.0f} s"
+        self._tell(seen.HostLost(time.time(), glance.name, reason))
+        glance.is_settled = glance.has_ended = True
+        self._machine.lost(glance.index, reason, unseen_since, False, now)
+        self._act()
+        return True
+
+    async def _look(self, glance: "Glance", connection: Connection) -> float:
+        """Serve one wire; gives when the host was last heard."""
+        known, options = self._known, self._options
+        glance.connection = connection
+        words = ("watch", known.run, str(glance.index))
+        found = await join.enter(connection, glance.name, words, self._python(glance), known.ssh.connect_timeout)
+        if found is None:
+            raise HostError(f"knows nothing of run {known.run}", host=glance.name)
+        process, diagnostics, first = found
+        window = min(WINDOW_MOST, max(WINDOW_LEAST, WINDOW_TOTAL // len(self._glances)))
+        offsets = glance.session.offsets if glance.session is not None else {}
+        session = said.HostSession(self._loop.time(), window, offsets=offsets)
+        glance.session = session
+        session.send(
+            messages.make(
+                messages.WATCH,
+                streams=[stream.value for stream in options.streams],
+                ranks=None if options.ranks is None else list(options.ranks),
+                offsets=[[rank, stream, offset] for (rank, stream), offset in offsets.items()],
+                tail=options.tail,
+                since=options.since,
+                has_times=options.has_times,
+                is_following=options.is_following,
+            )
+        )
+        self._errors.pop(glance.name, None)
+        try:
+            await pump(process, session, first, partial(self._deliver, glance), glance.wake)
+        finally:
+            await join.abandon(process, diagnostics)
+        return glance.last_heard
+
+    def _python(self, glance: "Glance") -> str | None:
+        return self._known.hosts[glance.index].python or self._known.python
+
+    # -- facts -----------------------------------------------------------------------------------------------------
+    def _deliver(self, glance: "Glance") -> None:
+        assert glance.session is not None
+        for event in glance.session.events():
+            self._take(glance, event)
+        self._act()
+
+    def _take(self, glance: "Glance", event: said.SessionEvent) -> None:
+        machine, now, wall = self._machine, self._loop.time(), time.time()
+        glance.last_heard = now
+        match event:
+            case said.Output(rank, stream, offset, chunk, at):
+                self._tell(seen.TrainerOutput(at, glance.name, rank, seen.Stream(stream), offset, chunk))
+                glance.owed += len(chunk)
+                self._release_credit()
+            case said.Started(rank, pid):
+                machine.started(rank, pid)
+                if glance.is_new("started", rank):
+                    self._tell(seen.TrainerStarted(wall, glance.name, rank, self._local_rank(glance, rank), pid))
+            case said.NotStarted(rank, at, error):
+                machine.not_started(rank, at, error, now)
+            case said.Exited():
+                machine.exited(event, now)
+            case said.Drained(e):
+                if glance.is_new("exited", e.rank):
+                    local_rank = self._local_rank(glance, e.rank)
+                    self._tell(
+                        seen.TrainerExited(
+                            wall, glance.name, e.rank, local_rank, e.pid, e.code, e.seconds, e.stopped, e.killed
+                        )
+                    )
+            case said.Gap(rank, stream, offset, count):
+                self._tell(seen.OutputLost(wall, glance.name, rank, seen.Stream(stream), offset, count))
+            case said.StopAsked(reason, grace):
+                machine.stop_asked(now, grace, f"{reason} on {glance.name}")
+            case said.Done(leftovers, swept):
+                glance.has_ended = True
+                machine.done(glance.index, leftovers, swept)
+                if glance.is_new("done", 0):
+                    self._tell(seen.HostStopped(wall, glance.name, leftovers, swept))
+            case said.AgentGone(reason, leftovers):
+                glance.has_ended = True
+                if glance.is_new("gone", 0):
+                    self._tell(seen.HostLost(wall, glance.name, reason))
+                machine.lost(glance.index, reason, now, not leftovers, now)
+            case said.CaughtUp():
+                self._settle(glance)
+            case said.Remark(text):
+                if glance.is_new(text, 0):
+                    self._tell(seen.Notice(wall, glance.name, text))
+            case said.LinkLost(_, _, last_heard):
+                glance.last_heard = last_heard
+            case _:
+                pass  # the rest is said to those who start runs
+
+    def _settle(self, glance: "Glance") -> None:
+        """The host has nothing more to say to us."""
+        glance.is_settled = True
+        if glance.session is not None and not glance.session.is_lost:
+            glance.session.send(messages.make(messages.FINISH, keep=True))
+            glance.wake.set()
+        self._machine.settled(glance.index, self._loop.time())
+        if all(g.is_settled for g in self._glances):
+            self._finished.set()
+
+    def _local_rank(self, glance: "Glance", rank: int) -> int:
+        return self._known.ranks[glance.index].index(rank)
+
+    # -- actions ---------------------------------------------------------------------------------------------------
+    def _act(self) -> None:
+        for action in self._machine.actions():
+            if isinstance(action, policy.Leave):
+                self._leave()
+            elif isinstance(action, policy.StopAll) and (self._options.is_in_charge or self._options.stop is not None):
+                self._tell(seen.RunStopping(time.time(), action.reason, action.grace <= 0))
+                for glance in self._glances:
+                    self._group.create_task(self._order(glance, "stop", f"{action.grace:g}"), name="order")
+        if self._machine.state is policy.RunState.DONE and all(g.is_settled for g in self._glances):
+            self._finished.set()
+
+    async def _order(self, glance: "Glance", verb: str, *words: str) -> None:
+        """Give an order to one agent, as soon as the host is there; a pod that has ended needs none."""
+        while not glance.has_ended:
+            connection = glance.connection
+            if connection is not None:
+                order = ("order", self._known.run, str(glance.index), verb, *words)
+                with contextlib.suppress(HostError):  # the link broke: again over the next one
+                    await ask_on(connection, glance.name, order, self._python(glance), LOST_AFTER)
+                    return
+            if self._finished.is_set():
+                return
+            await asyncio.sleep(RETRY_FIRST)
+
+    # -- the user --------------------------------------------------------------------------------------------------
+    def _interrupt(self, number: signal.Signals) -> None:
+        if not self._options.is_in_charge or number == signal.SIGHUP:
+            self._leave()  # looking ends; a terminal that closes takes nothing with it
+            return
+        self._machine.interrupt(self._loop.time(), SIGNAL_STATUS[number], number.name)
+        self._act()
+
+    def _pass_signal(self, number: signal.Signals) -> None:
+        if self._options.is_in_charge:
+            for glance in self._glances:
+                self._group.create_task(self._order(glance, "signal", number.name), name="order")
+
+    def _leave(self) -> None:
+        self._has_left = True
+        self._finished.set()
+
+    # -- listeners -------------------------------------------------------------------------------------------------
+    def _tell(self, event: seen.Event) -> None:
+        for listener in self._listeners:
+            listener.on_event(event)
+
+    def _wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._release_credit)
+
+    def _release_credit(self) -> None:
+        if sum(listener.backlog for listener in self._listeners) > HIGH_WATER:
+            return
+        for glance in self._glances:
+            glance.pay()
+
+
+class Glance:
+    """What a view knows of one host."""
+
+    def __init__(self, index: int, name: str) -> None:
+        self.index = index
+        self.name = name
+        self.session: said.HostSession | None = None
+        self.connection: Connection | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.wake = asyncio.Event()
+        self.owed = 0
+        self.is_settled = False
+        self.has_ended = False  # the pod, as far as the host knows
+        self.last_heard = 0.0
+        self._told: set[tuple[str, int]] = set()
+
+    def is_new(self, what: str, rank: int) -> bool:
+        """True once: the journal is replayed over every new connection."""
+        key = (what, rank)
+        if key in self._told:
+            return False
+        self._told.add(key)
+        return True
+
+    def pay(self) -> None:
+        """Give credit for what was passed on."""
+        if self.owed and self.session is not None:
+            self.session.consumed(self.owed)
+            self.owed = 0
+            self.wake.set()
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+
+def exit_status_of(sight: Sight) -> int:
+    """What a command that looked until the end exits with."""
+    if sight.has_ended:
+        return sight.report.exit_status
+    return ExitStatus.HOST_UNUSABLE if sight.errors and not sight.has_left else ExitStatus.OK
