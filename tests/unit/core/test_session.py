@@ -1,0 +1,296 @@
+from typing import Any
+
+import pytest
+
+from mnspawn.core.session import (
+    Complete,
+    Done,
+    Drained,
+    Exited,
+    Gap,
+    Hello,
+    HostSession,
+    LinkLost,
+    Need,
+    NotStarted,
+    Output,
+    Prepared,
+    Refused,
+    Remark,
+    SessionEvent,
+    Started,
+)
+from mnspawn_agent.protocol import messages
+from mnspawn_agent.protocol.channel import Channel, Received
+from tests.unit.protocol.cable import Cable
+
+STAMP = 1700000000.5  # a wall-clock label
+WINDOW = 1000
+STDOUT, STDERR = 1, 2
+
+
+class Pair:
+    """A session and the channel of a scripted agent, on one good wire after another."""
+
+    def __init__(self, skew: float = 0.0) -> None:
+        self.now = 0.0
+        self.skew = skew
+        self.session = HostSession(0.0, WINDOW)
+        self.agent = Channel(skew)
+        self.pass_on()
+
+    def pass_on(self, **faults: Any) -> None:
+        self.now = Cable(self.session, self.agent, skew=self.skew, **faults).pass_on(self.now)
+
+    def says(self, kind: str, **fields: Any) -> list[SessionEvent]:
+        self.agent.send(messages.make(kind, **fields))
+        return self.events()
+
+    def outputs(self, offset: int, chunk: bytes, stream: int = STDOUT, rank: int = 0) -> list[SessionEvent]:
+        self.agent.send_output(rank, stream, offset, chunk, STAMP)
+        return self.events()
+
+    def exits(self, rank: int = 0, at: float = 5.0, **sizes: int) -> list[SessionEvent]:
+        pairs = [[{"out": STDOUT, "err": STDERR}[name], size] for name, size in sizes.items()]
+        return self.says(messages.EXITED, **{**EXITED, "rank": rank, "at": at, "sizes": pairs})
+
+    def events(self) -> list[SessionEvent]:
+        self.pass_on()
+        return self.session.events()
+
+    def breaks(self) -> None:
+        self.session.receive(b"", self.now)
+        self.agent.receive(b"", self.now + self.skew)
+
+    def comes_back(self) -> None:
+        self.session.resume(self.now)
+        self.agent.resume(self.now + self.skew, {})
+        self.agent.events()
+
+
+EXITED: dict[str, Any] = {
+    "rank": 0, "pid": 42, "code": 0, "at": 5.0, "seconds": 4.0, "stopped": False, "killed": False,
+    "is_disk_full": False, "sizes": [], "tail": ["bye"],
+}  # fmt: skip
+
+
+def text(events: list[SessionEvent]) -> bytes:
+    return b"".join(event.chunk for event in events if isinstance(event, Output))
+
+
+def kinds(events: list[SessionEvent]) -> list[type]:
+    return [type(event) for event in events]
+
+
+# -- messages
+
+
+def test_messages_become_events_with_checked_fields() -> None:
+    pair = Pair()
+    assert pair.says(messages.HELLO, protocol=1, version="x", facts={"cpus": 2}, cached=True) == [
+        Hello({"cpus": 2}, True)
+    ]
+    assert pair.says(messages.NEED, blobs=[0, 2]) == [Need((0, 2))]
+    answer = {"ports": [6070], "extra_ports": [7000, 7001], "run_dir": "/r", "workdir": "/w", "python": "/p"}
+    assert pair.says(messages.PREPARED, **answer, files=["/f"], reach=[["10.0.0.2", ""]]) == [
+        Prepared((6070,), (7000, 7001), "/r", "/w", "/p", ("/f",), {"10.0.0.2": ""})
+    ]
+    assert pair.says(messages.REFUSED, reasons=["no script /x"]) == [Refused(("no script /x",))]
+    assert pair.says(messages.NOTICE, text="the disk is full") == [Remark("the disk is full")]
+
+
+def test_another_protocol_is_refused_in_words() -> None:
+    events = Pair().says(messages.HELLO, protocol=99, version="x", facts={}, cached=True)
+    assert events == [Refused(("expected protocol 1, found 99",))]
+
+
+@pytest.mark.parametrize("message", [{"type": "started", "rank": -1}, {"type": "sing"}, {}])
+def test_a_message_that_can_not_be_used_is_a_remark_and_the_link_goes_on(message: dict[str, Any]) -> None:
+    pair = Pair()
+    pair.agent.send(message)
+    (event,) = pair.events()
+    assert isinstance(event, Remark)
+    assert "can't be used" in event.text
+    assert kinds(pair.says(messages.NEED, blobs=[])) == [Need]
+
+
+# -- the agent's clock
+
+
+def test_times_of_the_agent_are_told_on_our_clock() -> None:
+    pair = Pair(skew=5000.0)
+    pair.agent.beat()
+    pair.pass_on(delay=0.01)
+    pair.now = 100.0
+    (event,) = pair.says(messages.STARTED, rank=0, pid=42, at=5090.0)
+    assert isinstance(event, Started)
+    assert event.at == pytest.approx(90.0, abs=0.02)
+
+
+def test_nothing_on_the_agents_side_happens_in_our_future() -> None:
+    pair = Pair()
+    pair.now = 7.0
+    (event,) = pair.says(messages.NOT_STARTED, rank=0, at=1e6, error="no such file")
+    assert event == NotStarted(0, 7.0, "no such file")
+
+
+# -- output
+
+
+def test_output_is_passed_on_in_order_with_its_offsets() -> None:
+    pair = Pair()
+    assert pair.outputs(0, b"ab") == [Output(0, STDOUT, 0, b"ab", STAMP)]
+    assert pair.outputs(2, b"c") == [Output(0, STDOUT, 2, b"c", STAMP)]
+    assert pair.outputs(0, b"x", rank=1) == [Output(1, STDOUT, 0, b"x", STAMP)]
+    assert pair.outputs(0, b"y", stream=STDERR) == [Output(0, STDERR, 0, b"y", STAMP)]
+    assert pair.session.offsets == {(0, STDOUT): 3, (1, STDOUT): 1, (0, STDERR): 1}
+
+
+def test_bytes_that_came_before_are_left_out_whole_or_in_part() -> None:
+    pair = Pair()
+    pair.outputs(0, b"abcdef")
+    assert pair.outputs(0, b"abc") == []
+    assert pair.outputs(3, b"defgh") == [Output(0, STDOUT, 6, b"gh", STAMP)]
+
+
+def test_bytes_that_are_missing_are_counted_before_what_follows_them() -> None:
+    pair = Pair()
+    pair.outputs(0, b"ab")
+    assert pair.outputs(10, b"k") == [Gap(0, STDOUT, 2, 8), Output(0, STDOUT, 10, b"k", STAMP)]
+
+
+def test_output_that_the_agent_lost_is_a_gap_as_far_as_we_did_not_have_it() -> None:
+    pair = Pair()
+    pair.outputs(0, b"abcd")
+    assert pair.says(messages.LOST_OUTPUT, rank=0, stream=STDOUT, offset=2, count=8) == [Gap(0, STDOUT, 4, 6)]
+    assert pair.says(messages.LOST_OUTPUT, rank=0, stream=STDOUT, offset=0, count=10) == []
+    assert pair.outputs(10, b"k") == [Output(0, STDOUT, 10, b"k", STAMP)]
+
+
+def test_an_empty_chunk_is_no_event() -> None:
+    assert Pair().outputs(0, b"") == []
+
+
+# -- ends
+
+
+def test_an_exit_is_drained_only_when_every_stream_has_reached_its_size() -> None:
+    pair = Pair()
+    exited = Exited(0, 42, 0, pair.now, 4.0, False, False, False, ("bye",))
+    assert pair.exits(out=3, err=2) == [exited]
+    assert kinds(pair.outputs(0, b"abc")) == [Output]
+    assert kinds(pair.outputs(0, b"e", stream=STDERR)) == [Output]
+    assert pair.outputs(1, b"f", stream=STDERR) == [Output(0, STDERR, 1, b"f", STAMP), Drained(exited)]
+
+
+def test_an_exit_without_output_is_drained_at_once() -> None:
+    assert kinds(Pair().exits(out=0, err=0)) == [Exited, Drained]
+
+
+def test_lost_output_drains_an_exit_too() -> None:
+    pair = Pair()
+    pair.exits(out=5)
+    events = pair.says(messages.LOST_OUTPUT, rank=0, stream=STDOUT, offset=0, count=5)
+    assert kinds(events) == [Gap, Drained]
+
+
+def test_the_session_is_complete_once_when_all_that_was_written_has_come() -> None:
+    pair = Pair()
+    assert kinds(pair.exits(out=2)) == [Exited]
+    assert kinds(pair.says(messages.DONE, leftovers=[7], swept=1, sizes=[[0, STDOUT, 3]])) == [Done]
+    assert kinds(pair.outputs(0, b"ab")) == [Output, Drained]
+    assert kinds(pair.outputs(2, b"!")) == [Output, Complete]
+    assert pair.outputs(3, b"late") == [Output(0, STDOUT, 3, b"late", STAMP)]
+
+
+def test_a_pod_that_wrote_nothing_is_complete_with_its_done() -> None:
+    assert Pair().says(messages.DONE, leftovers=[], swept=0, sizes=[[0, STDOUT, 0]]) == [Done((), 0), Complete()]
+
+
+# -- a link that breaks
+
+
+def test_a_break_is_told_with_the_last_sign_of_life() -> None:
+    pair = Pair()
+    pair.now = 3.0
+    pair.says(messages.NOTICE, text="here")
+    pair.now = 8.0
+    pair.breaks()
+    assert pair.session.events() == [LinkLost("eof", "the connection ended", 3.0)]
+    assert pair.session.is_lost
+    assert pair.session.deadline is None
+
+
+def test_silence_is_a_break() -> None:
+    session = HostSession(0.0, WINDOW)
+    session.on_time(10.0)
+    assert session.events() == [LinkLost("silence", "no heartbeat for 10 s", 0.0)]
+
+
+def test_after_a_break_the_agent_is_told_where_every_stream_goes_on() -> None:
+    pair = Pair()
+    pair.outputs(0, b"abc")
+    pair.outputs(0, b"e", stream=STDERR, rank=4)
+    pair.breaks()
+    pair.session.events()
+    pair.comes_back()
+    pair.pass_on()
+    synced = pair.agent.events()[0]
+    assert sorted(synced.message["offsets"]) == [[0, STDOUT, 3], [4, STDERR, 1]]  # type: ignore[union-attr]
+    assert pair.outputs(0, b"abcd") == [Output(0, STDOUT, 3, b"d", STAMP)]
+
+
+def test_what_was_said_while_there_was_no_link_arrives_once_it_is_back() -> None:
+    pair = Pair()
+    pair.breaks()
+    pair.agent.events()
+    pair.session.send(messages.make(messages.STOP, grace=1.0))
+    assert pair.session.data_to_send(pair.now) == b""
+    pair.comes_back()
+    pair.pass_on()
+    assert [event for event in pair.agent.events() if isinstance(event, Received)] == [
+        Received({"type": "stop", "grace": 1.0})
+    ]
+
+
+def test_a_session_that_goes_on_from_an_earlier_one_leaves_out_what_that_one_had() -> None:
+    session = HostSession(0.0, WINDOW, offsets={(0, STDOUT): 4})
+    agent = Channel(0.0)
+    agent.send_output(0, STDOUT, 0, b"abcdef", STAMP)
+    Cable(session, agent).pass_on(0.0)
+    assert text(session.events()) == b"ef"
+
+
+# -- credit
+
+
+def test_the_agent_may_send_a_window_and_gets_more_when_a_quarter_of_it_is_consumed() -> None:
+    pair = Pair()
+    assert pair.agent.output_allowance == WINDOW
+    pair.outputs(0, b"x" * 600)
+    assert pair.agent.output_allowance == 400
+    pair.session.consumed(249)
+    pair.pass_on()
+    assert pair.agent.output_allowance == 400
+    pair.session.consumed(1)
+    pair.pass_on()
+    assert pair.agent.output_allowance == 650
+
+
+def test_bytes_that_are_left_out_cost_no_credit() -> None:
+    pair = Pair()
+    pair.outputs(0, b"x" * 300)
+    pair.session.consumed(300)
+    pair.outputs(0, b"x" * 300)
+    pair.pass_on()
+    assert pair.agent.output_allowance == WINDOW
+
+
+def test_a_new_wire_begins_with_a_whole_window() -> None:
+    pair = Pair()
+    pair.outputs(0, b"x" * 900)
+    pair.breaks()
+    pair.comes_back()
+    pair.pass_on()
+    assert pair.agent.output_allowance == WINDOW
+    assert text(pair.session.events()) == b""

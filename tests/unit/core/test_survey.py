@@ -1,0 +1,229 @@
+from typing import Any
+
+import pytest
+
+from mnspawn.core.survey import (
+    HostView,
+    Unfit,
+    candidate_addresses,
+    choose_address,
+    count_trainers,
+    interface_of,
+    probers_of,
+    visible_devices,
+)
+
+GPU = {"name": "H200", "uuid": "GPU-1", "memory": 1 << 37}
+
+
+def view(**facts: Any) -> HostView:
+    return HostView("h1", "h1", None, None, None, None, facts)
+
+
+def gpus(count: int, visible: str | None = None, **options: Any) -> HostView:
+    env = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    facts = {"device_kind": "gpu", "devices": [GPU] * count, "env": env, "cpus": 16}
+    return HostView("h1", "h1", None, None, options.get("slots"), options.get("devices"), facts)
+
+
+# -- devices
+
+
+def test_all_devices_are_used_where_nobody_says_otherwise() -> None:
+    assert visible_devices(gpus(4)) == (0, 1, 2, 3)
+    assert visible_devices(view(device_kind="cpu")) == ()
+    assert visible_devices(view()) == ()
+
+
+@pytest.mark.parametrize(
+    ("visible", "positions"),
+    [
+        ("2,3", (0, 1)),
+        ("0", (0,)),
+        ("", ()),
+        ("-1", ()),
+        ("0,-1,2", (0,)),
+        (" 1 , 2 ", (0, 1)),
+        ("0,1,", (0, 1)),
+        ("GPU-8f3a,MIG-77", (0, 1)),
+    ],
+)
+def test_trainers_get_positions_inside_what_the_host_lets_be_seen(visible: str, positions: tuple[int, ...]) -> None:
+    assert visible_devices(gpus(8, visible)) == positions
+
+
+def test_devices_of_the_inventory_are_positions_too() -> None:
+    assert visible_devices(gpus(4, devices=(3, 1))) == (3, 1)
+    assert visible_devices(gpus(8, "4,5,6", devices=(2,))) == (2,)
+
+
+def test_a_device_that_is_not_there_makes_the_host_unfit() -> None:
+    with pytest.raises(Unfit, match="expected devices below 2, found 5 in the inventory"):
+        visible_devices(gpus(2, devices=(0, 5)))
+    with pytest.raises(Unfit, match="below 1, found 1"):
+        visible_devices(gpus(8, "7", devices=(1,)))
+
+
+def test_another_kinds_variable_means_nothing() -> None:
+    facts = {"device_kind": "xpu", "devices": [{}, {}], "env": {"CUDA_VISIBLE_DEVICES": "0"}}
+    assert visible_devices(HostView("h", "h", None, None, None, None, facts)) == (0, 1)
+
+
+# -- how many trainers
+
+
+@pytest.mark.parametrize(
+    ("host", "nproc", "count"),
+    [
+        (gpus(4), None, 4),
+        (gpus(4), "auto", 4),
+        (gpus(4), "gpu", 4),
+        (gpus(4), "cpu", 16),
+        (gpus(4), 7, 7),
+        (gpus(4, "0,1"), None, 2),
+        (gpus(4, slots=3), None, 3),
+        (gpus(4, slots=3), "auto", 4),
+        (gpus(4, slots=3), 1, 1),
+        (gpus(4, devices=(1,)), "gpu", 1),
+        (gpus(0), None, 16),
+        (gpus(4, ""), "auto", 16),
+        (view(cpus=8), None, 8),
+        (view(cpus=8), "cpu", 8),
+        (view(cpus=0), "cpu", 1),
+        (view(), None, 1),
+    ],
+)
+def test_how_many_trainers_a_host_runs(host: HostView, nproc: int | str | None, count: int) -> None:
+    assert count_trainers(host, nproc) == count
+
+
+def test_asking_for_gpus_where_there_is_none_says_why() -> None:
+    with pytest.raises(Unfit, match="no accelerator found"):
+        count_trainers(view(cpus=8), "gpu")
+    with pytest.raises(Unfit, match="NVML: driver not loaded"):
+        count_trainers(view(device_problem="NVML: driver not loaded"), "gpu")
+
+
+# -- addresses
+
+
+def host(number: int, *interfaces: tuple[str, str], netid: str | None = None, **options: Any) -> HostView:
+    """Host number N: eth0 has 10.0.0.N, beside lo and what is given."""
+    own = [("lo", "127.0.0.1"), ("eth0", f"10.0.0.{number}"), *interfaces]
+    facts = {"interfaces": [list(pair) for pair in own], "netid": netid or f"net{number}"}
+    name = f"h{number}"
+    return HostView(
+        name, options.get("control", name), options.get("data_address"), options.get("network"), None, None,
+        {**facts, "ssh_address": options.get("ssh_address", "")},
+    )  # fmt: skip
+
+
+def test_the_address_that_ssh_reached_comes_first() -> None:
+    far = host(1, ("eth1", "192.168.0.1"), ssh_address="192.168.0.1")
+    assert candidate_addresses([far, host(2)])[0] == ["192.168.0.1", "10.0.0.1"]
+
+
+def test_the_address_that_the_user_dialled_comes_before_it() -> None:
+    far = host(1, ("eth1", "192.168.0.1"), control="10.0.0.1", ssh_address="192.168.0.1")
+    assert candidate_addresses([far, host(2)])[0] == ["10.0.0.1", "192.168.0.1"]
+
+
+def test_an_address_that_the_host_does_not_have_is_none_of_its_candidates() -> None:
+    behind_nat = host(1, control="203.0.113.7", ssh_address="172.31.0.9")
+    assert candidate_addresses([behind_nat, host(2)])[0] == ["10.0.0.1"]
+
+
+def test_an_address_that_several_hosts_have_says_nothing() -> None:
+    docker = ("docker0", "172.17.0.1")
+    assert candidate_addresses([host(1, docker), host(2, docker)]) == [["10.0.0.1"], ["10.0.0.2"]]
+
+
+def test_two_pods_on_one_host_do_not_take_each_others_address_away() -> None:
+    same = [host(1, netid="one"), host(1, netid="one"), host(2)]
+    assert candidate_addresses(same) == [["10.0.0.1"], ["10.0.0.1"], ["10.0.0.2"]]
+
+
+def test_loopback_counts_only_where_all_share_one_network_stack() -> None:
+    assert candidate_addresses([host(1), host(2)]) == [["10.0.0.1"], ["10.0.0.2"]]
+    shared = [host(1, netid="one", ssh_address="127.0.0.1"), host(1, netid="one", ssh_address="127.0.0.1")]
+    assert candidate_addresses(shared) == [["127.0.0.1", "10.0.0.1"]] * 2
+    assert candidate_addresses([host(1, ssh_address="127.0.0.1")]) == [["127.0.0.1", "10.0.0.1"]]
+
+
+def test_a_configured_address_stands_alone_and_unchecked() -> None:
+    assert candidate_addresses([host(1, data_address="ib-1.example"), host(2)])[0] == ["ib-1.example"]
+
+
+@pytest.mark.parametrize("network", ["192.168.0.0/24", "192.168.0.1/24", "eth1", "192.168.0.0/16"])
+def test_a_network_or_an_interface_picks_the_address(network: str) -> None:
+    hosts = [host(n, ("eth1", f"192.168.0.{n}"), network=network) for n in (1, 2)]
+    assert candidate_addresses(hosts) == [["192.168.0.1"], ["192.168.0.2"]]
+
+
+def test_an_interface_may_have_a_slash_less_name_that_begins_with_a_digit() -> None:
+    hosts = [host(n, ("0eth", f"192.168.0.{n}"), network="0eth") for n in (1, 2)]
+    assert candidate_addresses(hosts) == [["192.168.0.1"], ["192.168.0.2"]]
+
+
+@pytest.mark.parametrize("network", ["172.16.0.0/12", "ib0", "fd00::/8"])
+def test_a_network_that_a_host_is_not_in_is_told_with_what_it_has(network: str) -> None:
+    with pytest.raises(Unfit) as caught:
+        candidate_addresses([host(1), host(2, network=network)])
+    assert str(caught.value) == f"h2: expected an address in network {network}, found lo 127.0.0.1, eth0 10.0.0.2"
+
+
+def test_at_most_four_addresses_are_tried() -> None:
+    many = [(f"eth{n}", f"192.168.{n}.1") for n in range(9)]
+    assert len(candidate_addresses([host(1, *many), host(2)])[0]) == 4
+
+
+def test_ipv6_addresses_are_compared_in_their_usual_spelling() -> None:
+    six = host(1, ("eth0", "fd00:0:0::7"), control="[fd00::0:7]")
+    assert candidate_addresses([six, host(2)])[0] == ["fd00::7", "10.0.0.1"]
+    assert interface_of(six, "fd00::7") == "eth0"
+    inside = host(1, ("eth0", "fd00::7"), network="fd00::/64")
+    assert candidate_addresses([inside, host(2)])[0] == ["fd00::7"]
+
+
+def test_ipv6_loopback_is_loopback() -> None:
+    assert candidate_addresses([host(1, ("lo", "::1")), host(2)])[0] == ["10.0.0.1"]
+
+
+# -- who tries whom
+
+
+def test_few_hosts_all_try_each_other() -> None:
+    assert probers_of(1, 3) == [0, 2]
+    assert probers_of(7, 8) == [0, 1, 2, 3, 4, 5, 6]
+    assert probers_of(0, 1) == []
+
+
+def test_of_many_hosts_the_first_and_both_neighbours_try() -> None:
+    assert probers_of(5, 100) == [0, 4, 6]
+    assert probers_of(0, 100) == [1, 99]
+    assert probers_of(99, 100) == [0, 98]
+    assert probers_of(1, 100) == [0, 2]
+
+
+def test_the_first_address_that_all_reach_is_taken_with_its_interface() -> None:
+    far = host(1, ("eth1", "192.168.0.1"))
+    answers = [
+        ("h2", {"192.168.0.1": "No route to host", "10.0.0.1": ""}),
+        ("h3", {"192.168.0.1": "", "10.0.0.1": ""}),
+    ]
+    assert choose_address(far, ["192.168.0.1", "10.0.0.1"], answers) == ("10.0.0.1", "eth0")
+
+
+def test_an_address_that_nobody_tried_is_good() -> None:
+    assert choose_address(host(1), ["10.0.0.1"], []) == ("10.0.0.1", "eth0")
+    assert choose_address(host(1), ["ib-1.example"], [("h2", {})]) == ("ib-1.example", "")
+
+
+def test_a_host_that_the_others_can_not_reach_is_unfit_and_every_try_is_told() -> None:
+    with pytest.raises(Unfit) as caught:
+        choose_address(host(1), ["10.0.0.1", "10.1.0.1"], [("h2", {"10.0.0.1": "timed out", "10.1.0.1": "no route"})])
+    assert str(caught.value) == (
+        "no address that the other hosts reach: 10.0.0.1 (h2: timed out); 10.1.0.1 (h2: no route)"
+    )
+    with pytest.raises(Unfit, match="it has none beside loopback"):
+        choose_address(host(1), [], [])
