@@ -107,7 +107,7 @@ class _Connection:
         return cast(Process, process)
 
     async def close(self) -> None:
-        self._conn.close()
+        await _hang_up(self._conn)
 
 
 class AsyncsshTransport:
@@ -120,13 +120,16 @@ class AsyncsshTransport:
         self._keyring = Keyring()
         self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
         self._jump_locks: dict[str, asyncio.Lock] = {}
+        self._connections: list[_Connection] = []
 
     def endpoint(self, target: Target) -> str:
         return self._router.endpoint(target)
 
     async def connect(self, target: Target) -> _Connection:
         hop = self._router.hop(target)
-        return _Connection(hop, await self._open(hop, hop.connect_timeout))
+        connection = _Connection(hop, await self._open(hop, hop.connect_timeout))
+        self._connections.append(connection)
+        return connection
 
     async def host_key(self, target: Target, kind: str) -> bytes | None:
         """The host's key of a type, from the server itself and unchecked; None when it has none.
@@ -138,7 +141,7 @@ class AsyncsshTransport:
         names = list(algorithms.RSA_SIGNATURES) if kind == "ssh-rsa" else [kind]
         client = _Collector()
         with contextlib.suppress(errors.HostKeyError, errors.NoCommonAlgorithm):  # it never gets past the key
-            (await self._open(hop, hop.connect_timeout, client, names)).close()
+            await _hang_up(await self._open(hop, hop.connect_timeout, client, names))
         return client.key
 
     def hop(self, target: Target) -> Hop:
@@ -146,8 +149,10 @@ class AsyncsshTransport:
         return self._router.hop(target)
 
     async def close(self) -> None:
+        for connection in self._connections:
+            await connection.close()
         for conn in self._jumps.values():
-            conn.close()
+            await _hang_up(conn)
         self._jumps.clear()
         await self._keyring.close()
         self._dialler.close()
@@ -245,6 +250,13 @@ class _Collector(_Client):
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.key = key.public_data
         return False
+
+
+async def _hang_up(conn: asyncssh.SSHClientConnection) -> None:
+    """Close a connection; the peer is told, but not waited for."""
+    conn.close()
+    await conn.wait_closed()
+    await asyncio.sleep(0)  # in which asyncio closes the socket
 
 
 def _names(names: Iterable[bytes]) -> list[str]:

@@ -8,6 +8,8 @@ from pathlib import Path
 from mnspawn.transport.inbox import Inbox
 from mnspawn.transport.pipes import PipedProcess
 
+_END = 2.0  # seconds that a child that was told to end may take
+
 
 class ChildProcess:
     """Runs `argv`; ends, as under sshd, when it is reaped and nothing holds its output.
@@ -23,6 +25,7 @@ class ChildProcess:
         self._writable = asyncio.Event()
         self._writable.set()
         self._done = asyncio.Event()
+        self._reaped = asyncio.Event()
         self._code: int | None = None
         self._is_closed = False
         self._piped = PipedProcess(self, argv, cwd=cwd, env=env)
@@ -44,7 +47,12 @@ class ChildProcess:
 
     def ended(self, code: int) -> None:
         self._code = code
+        self._reaped.set()
+        self.on_end()
         self._finish()
+
+    def on_end(self) -> None:
+        """For those who build on this: it was reaped."""
 
     def _finish(self) -> None:
         if self._code is not None and (self._is_closed or not self._piped.open_outputs):
@@ -81,9 +89,9 @@ class ChildProcess:
     def kill(self, signum: int = signal.SIGKILL) -> None:
         self._piped.kill(signum)
 
-    def abandon(self) -> None:
-        """Watch no longer when it ends."""
-        self._piped.abandon()
+    async def wait_reaped(self) -> None:
+        """Until the process itself has ended, whoever still holds its output."""
+        await self._reaped.wait()
 
     @property
     def has_ended(self) -> bool:
@@ -97,6 +105,19 @@ class ChildProcess:
         self._full -= 1
         if not self._full:
             self._piped.resume_reading()
+
+
+async def end(child: ChildProcess, signum: int = signal.SIGTERM) -> None:
+    """See a child end: by `signum`, a while later by KILL. Its pipes are closed."""
+    if not child.has_ended:
+        child.kill(signum)
+        try:
+            async with asyncio.timeout(_END):
+                await child.wait_reaped()
+        except TimeoutError:
+            child.kill(signal.SIGKILL)
+            await child.wait_reaped()
+    await ChildProcess.close(child)
 
 
 def status_of(code: int) -> int:

@@ -65,16 +65,21 @@ def _inspect_openssh(path: Path, text: bytes) -> KeyFile:
         packed = base64.b64decode(b"".join(body.split()), validate=True)
         if not packed.startswith(_MAGIC):
             raise ValueError
-        cipher, rest = _string(packed[len(_MAGIC) :])
-        _, rest = _string(rest)
-        _, rest = _string(rest)
-        public, _ = _string(rest[4:])
+        cipher, rest = cut_string(packed[len(_MAGIC) :])
+        _, rest = cut_string(rest)
+        _, rest = cut_string(rest)
+        public, _ = cut_string(rest[4:])
     except (ValueError, binascii.Error):
         return KeyFile(path, problem="is damaged (its base64 does not hold a key)")
     return KeyFile(path, public, is_encrypted=cipher != b"none")
 
 
-def _string(packed: bytes) -> tuple[bytes, bytes]:
+def cut_string(packed: bytes) -> tuple[bytes, bytes]:
+    """The first string of SSH's wire format, and what comes after it.
+
+    Raises:
+        ValueError: it is cut short.
+    """
     end = 4 + int.from_bytes(packed[:4], "big")
     if len(packed) < end:
         raise ValueError("cut short")
@@ -95,7 +100,7 @@ def _parse_public(text: bytes) -> bytes | None:
         return None
     try:
         blob = base64.b64decode(words[1], validate=True)
-        kind, _ = _string(blob)
+        kind, _ = cut_string(blob)
     except (ValueError, binascii.Error):
         return None
     return blob if kind == words[0] else None
@@ -103,9 +108,27 @@ def _parse_public(text: bytes) -> bytes | None:
 
 def kind_of(blob: bytes) -> str:
     """The algorithm of a public key: ssh-ed25519 and the like."""
-    return _string(blob)[0].decode("ascii", "replace")
+    return cut_string(blob)[0].decode("ascii", "replace")
 
 
 def fingerprint(blob: bytes) -> str:
     """As `ssh-keygen -l` prints it."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+def certified(certificate: bytes) -> bytes | None:
+    """The plain public key that an OpenSSH certificate is for; None when it is no certificate."""
+    try:
+        kind, rest = cut_string(certificate)
+        plain = kind.removesuffix(b"-cert-v01@openssh.com")
+        if plain == kind:
+            return None
+        parts = {b"ssh-ed25519": 1, b"ssh-rsa": 2}.get(plain, 2 if plain.startswith(b"ecdsa-sha2") else 0)
+        plain = plain + b"@openssh.com" if plain.startswith(b"sk-") else plain
+        _, rest = cut_string(rest)  # the nonce
+        fields = rest
+        for _ in range(parts):
+            _, fields = cut_string(fields)
+    except ValueError:
+        return None
+    return len(plain).to_bytes(4, "big") + plain + rest[: len(rest) - len(fields)] if parts else None

@@ -2,11 +2,12 @@
 
 import os
 import pwd
+import signal
 from pathlib import Path
 
 from mnspawn.errors import ChannelRefused, ConnectionClosed
 from mnspawn.transport.base import SshOptions, Target
-from mnspawn.transport.child import ChildProcess
+from mnspawn.transport.child import ChildProcess, end
 
 
 class LocalTransport:
@@ -24,8 +25,10 @@ class LocalTransport:
         return connection
 
     async def close(self) -> None:
+        """What still runs hears HUP, as from a terminal that goes away, then KILL."""
         for connection in self._connections:
             await connection.close()
+            await connection.end()
 
 
 class _LocalConnection:
@@ -51,4 +54,7 @@ class _LocalConnection:
         self._is_closed = True
         for process in self._processes:
             await process.close()
-            process.abandon()
+
+    async def end(self) -> None:
+        for process in self._processes:
+            await end(process, signal.SIGHUP)

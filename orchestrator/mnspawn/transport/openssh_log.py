@@ -1,0 +1,163 @@
+"""What OpenSSH's ssh says of itself (-v), and which of our errors that means. Reads text; runs nothing."""
+
+import re
+from collections.abc import Callable
+
+from mnspawn import errors
+
+# debug lines that say how far it came
+CONNECTED = "Entering interactive session"
+SESSION_OPENED = "master session id"
+LEVELS = re.compile(r"^debug\d: ")
+
+
+def own_words(log: str) -> list[str]:
+    """The lines that ssh shows without -v."""
+    lines = [line.strip() for line in log.replace("\r", "\n").splitlines()]
+    return [line for line in lines if line and not LEVELS.match(line) and not line.startswith(("OpenSSH_", "@@@@"))]
+
+
+def explain(log: str, host: str, connect_timeout: float) -> errors.HostError:
+    """The error that a log ends in."""
+    for pattern, make in TABLE:
+        if match := re.search(pattern, log, re.MULTILINE):
+            return make(match, log, host)
+    said = own_words(log)
+    if not said:
+        return errors.ConnectTimeout(f"no connection within {connect_timeout:g} s", host=host, hint=_SLOW)
+    return errors.HostError(f"ssh: {said[-1]}", host=host, hint=f"try `ssh -v {host}`")
+
+
+_Make = Callable[[re.Match[str], str, str], errors.HostError]
+_SLOW = "is it up, and does a firewall drop packets? --connect-timeout gives it longer"
+
+
+def _simple(kind: type[errors.HostError], message: str, hint: str | None = None) -> _Make:
+    return lambda match, log, host: kind(message.format(*match.groups()), host=host, hint=hint)
+
+
+def _changed(match: re.Match[str], log: str, host: str) -> errors.HostError:
+    place = re.search(r"Offending (\S+) key in (\S+?):(\d+)", log)
+    shown = re.search(r"fingerprint for the (\S+) key sent by the remote host is\s+(\S+?)\.?\s", log)
+    where = f": {place.group(2)}:{place.group(3)} has another" if place else ""
+    found = f", the host shows {shown.group(2)}" if shown else ""
+    return errors.HostKeyChanged(
+        f"its {shown.group(1).lower() if shown else 'host'} key has changed{where}{found}",
+        host=host,
+        hint=f"somebody may be in between; if it was set up anew: mnspawn hosts trust --replace {host}",
+    )
+
+
+def _unknown(match: re.Match[str], log: str, host: str) -> errors.HostError:
+    shown = re.search(r"Server host key: (\S+) (\S+)", log)
+    key = f"its {shown.group(1)} key {shown.group(2)}" if shown else "its key"
+    hint = f"compare the fingerprint, then: mnspawn hosts trust {host} (or --host-key-check accept-new)"
+    return errors.HostKeyUnknown(f"{key} is not in known_hosts", host=host, hint=hint)
+
+
+def _denied(match: re.Match[str], log: str, host: str) -> errors.HostError:
+    methods = match.group(1)
+    tried = re.findall(r"Offering public key: (.+?) (?:\S+) (SHA256:\S+)", log)
+    keys = (
+        f"; tried {', '.join(f'{path} ({print_})' for path, print_ in tried)}" if tried else "; there was none to try"
+    )
+    if "publickey" not in methods.split(","):
+        return errors.AuthRefused(
+            f"the server takes no keys, only {methods}, and nothing is ever asked here",
+            host=host,
+            hint=f"open a session first (ControlMaster in ssh_config, `ssh {host}`), or allow public keys there",
+        )
+    if opened := re.search(r'Load key "([^"]+)": bad permissions', log):
+        reason = f"key {opened.group(1)} is open to others"
+        return errors.KeyUnusable(f"{reason}{keys}", host=host, hint=f"chmod 600 {opened.group(1)}")
+    if locked := re.search(r'Load key "([^"]+)": (?:incorrect passphrase|.*passphrase)', log) or _asked(log):
+        path = locked.group(1)
+        return errors.PassphraseNeeded(
+            f"key {path} needs a passphrase, and no agent holds it{keys}", host=host, hint=f"ssh-add {path}"
+        )
+    if broken := re.search(r'Load key "([^"]+)": (.+)', log):
+        return errors.KeyUnusable(f"key {broken.group(1)}: {broken.group(2).strip()}{keys}", host=host)
+    hint = "is the user right? else put the key on the host with ssh-copy-id"
+    return errors.AuthRefused(f"no key was accepted{keys}", host=host, hint=hint)
+
+
+def _asked(log: str) -> re.Match[str] | None:
+    """BatchMode leaves out an encrypted key without a word: it was offered and taken, and then not used."""
+    taken = re.search(r"Server accepts key: (.+?) \S+ SHA256:", log)
+    return taken if taken and "Authenticated to" not in log else None
+
+
+def _closed(match: re.Match[str], log: str, host: str) -> errors.HostError:
+    if "Remote protocol version" not in log:
+        hint = "too many connections at once (MaxStartups), or a firewall? it was tried again"
+        return errors.ConnectionClosed("the server hung up before it said anything", host=host, hint=hint)
+    if "Authenticated to" in log:
+        error = errors.ConnectionClosed("the server hung up", host=host)
+    else:
+        error = errors.ConnectionClosed("the server hung up while it let us in", host=host)
+    error.hint = "sshd's log on the host says why"
+    error.is_transient = False
+    return error
+
+
+def _resolve(match: re.Match[str], log: str, host: str) -> errors.HostError:
+    if "Temporary failure" in match.group(2):
+        return errors.LookupFailed(f"the name server does not answer for {match.group(1)!r}", host=host)
+    hint = "a typing error, or a Host block with HostName missing in ~/.ssh/config?"
+    return errors.NameUnknown(f"no address is known for {match.group(1)!r}", host=host, hint=hint)
+
+
+# the first that is found holds
+TABLE: tuple[tuple[str, _Make], ...] = (
+    (r"REMOTE HOST IDENTIFICATION HAS CHANGED", _changed),
+    (r"Host key .*revoked", _simple(errors.HostKeyChanged, "its host key is revoked", "do not connect to it")),
+    (r"host key is known for .* and you have requested strict checking|Host key verification failed", _unknown),
+    (r"Could not resolve hostname (\S+): (.*)", _resolve),
+    (
+        r"^(\S+ line \d+|\S+: line \d+): (.+)$",
+        _simple(errors.SettingsUnusable, "{0}: {1}", "mend that line"),
+    ),
+    (
+        r"[Bb]ad owner or permissions on (\S+)",
+        _simple(errors.SettingsUnusable, "{0}: others may write to it", "chmod go-w it"),
+    ),
+    (
+        r"no matching (.+?) found\. Their offer: (.*)",
+        _simple(
+            errors.NoCommonAlgorithm,
+            "no common {0}; the server has {1}",
+            "allow one of them in ssh_config (KexAlgorithms, Ciphers, HostKeyAlgorithms, ...)",
+        ),
+    ),
+    (
+        r"Too many authentication failures",
+        _simple(
+            errors.AuthRefused,
+            "the server gave up after too many keys",
+            "name the right key: IdentityFile with IdentitiesOnly yes in ssh_config",
+        ),
+    ),
+    (r"Permission denied \(([^)]*)\)", _denied),
+    (
+        r"connect to host (\S+) port (\d+): Connection refused",
+        _simple(
+            errors.ConnectionRefused,
+            "connection refused at {0} port {1}",
+            "is sshd running there, and is this its port?",
+        ),
+    ),
+    (
+        r"connect to (?:host|address) (\S+) port (\d+): (No route to host|Network is unreachable|Host is down)",
+        _simple(errors.NoRoute, "no route to {0} port {1} ({2})", "is the network up, and is this the right address?"),
+    ),
+    (
+        r"timed out during banner exchange|Connection timed out during",
+        _simple(errors.ConnectTimeout, "something takes connections there but does not speak SSH", _SLOW),
+    ),
+    (r"timed out", _simple(errors.ConnectTimeout, "the host does not answer", _SLOW)),
+    (r"kex_exchange_identification: |Connection (?:closed|reset) by|Broken pipe|Connection to .* closed", _closed),
+    (
+        r"session request failed: (.*)|(?:open failed: )(.*)",
+        _simple(errors.ChannelRefused, "the server starts no command", "MaxSessions of sshd may be 0 or used up"),
+    ),
+)

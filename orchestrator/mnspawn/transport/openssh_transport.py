@@ -1,0 +1,260 @@
+"""Hosts over the system's own ssh: for ControlMaster, GSSAPI, hardware keys, and all of ssh_config. Never prompts.
+
+One master process per host, made here, unless a session of the user is open already (ControlPath), which is then
+used; each command is one more ssh that speaks to the master. Limits: see marks.py.
+"""
+
+import asyncio
+import contextlib
+import math
+import os
+import re
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+from mnspawn.errors import ChannelRefused, ConnectionClosed, HostError, TransportUnavailable, UsageError
+from mnspawn.transport import openssh_log
+from mnspawn.transport.base import SshOptions, Target
+from mnspawn.transport.child import ChildProcess, end
+from mnspawn.transport.route import ACCEPT_NEW, Router
+
+_KEPT = 1 << 20  # of a log: about 500 bytes for each command
+
+
+class _Log:
+    """What one ssh says of itself, through a named pipe: its -E; its stderr is the remote command's alone."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path, 0o600)
+        self.path = path
+        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._fd, self._on_readable)
+        self._grown = asyncio.Event()
+        self._has_begun = False
+        self.text = ""
+        self.has_ended = False
+
+    def _on_readable(self) -> None:
+        try:
+            chunk = os.read(self._fd, _KEPT)
+        except BlockingIOError:
+            return
+        if not chunk:
+            self.close()
+        elif len(self.text) < _KEPT:
+            self.text += chunk.decode("utf-8", "replace")
+        self._grown.set()
+
+    def finish(self) -> None:
+        """Its writer is gone, if there ever was one: read the rest."""
+        self.drain()
+        self.close()
+
+    def drain(self) -> None:
+        """Read what is there."""
+        size = -1
+        while not self.has_ended and size != len(self.text):
+            size = len(self.text)
+            self._on_readable()
+
+    async def wait_for(self, words: str) -> bool:
+        """Until it says these words, or nothing more."""
+        while words not in self.text and not self.has_ended:
+            self._grown.clear()
+            await self._grown.wait()
+        return words in self.text
+
+    def close(self) -> None:
+        if not self.has_ended:
+            self.has_ended = True
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self.path.unlink(missing_ok=True)
+            self._grown.set()
+
+
+class _Ssh(ChildProcess):
+    """One ssh with its log."""
+
+    def __init__(self, argv: list[str], log: _Log) -> None:
+        self.log = log
+        super().__init__(argv)
+
+    def on_end(self) -> None:
+        self.log.finish()
+
+
+class _Process(_Ssh):
+    """One ssh that runs a command through the master."""
+
+    def __init__(self, argv: list[str], log: _Log, master_log: _Log) -> None:
+        self._master_log = master_log
+        self._since = len(master_log.text)
+        super().__init__(argv, log)
+
+    async def wait(self) -> int | None:
+        """255 stands for a command's own 255, and for a death by signal, which ssh does not tell."""
+        status = await super().wait()
+        return None if self.was_killed or (status == 255 and not self._was_told()) else status
+
+    def _was_told(self) -> bool:
+        """Whether the server said how the command ended; with a session of the user we can't know."""
+        if (opened := re.search(rf"{openssh_log.SESSION_OPENED}: (\d+)", self.log.text)) is None:
+            return True
+        self._master_log.drain()
+        said = self._master_log.text[self._since :]
+        return re.search(rf"channel {opened.group(1)} rtype exit-s", said) is not None or not self._has_master
+
+    @property
+    def _has_master(self) -> bool:
+        return openssh_log.CONNECTED in self._master_log.text
+
+    was_killed = False
+
+    async def close(self) -> None:
+        self.log.close()
+        if not self.has_ended:
+            self.was_killed = True
+            self.kill(signal.SIGTERM)
+        await super().close()
+
+
+class _Connection:
+    def __init__(self, target: Target, argv: list[str], folder: Path, master: ChildProcess | None, log: _Log) -> None:
+        self._target = target
+        self._argv = argv
+        self._folder = folder
+        self._master = master
+        self._log = log
+        self._count = 0
+        self._processes: list[_Process] = []
+        self._is_closed = False
+
+    async def run(self, command: str) -> _Process:
+        if self._is_closed or (self._master is not None and self._master.has_ended):
+            raise ConnectionClosed("the connection is gone", host=self._target.name)
+        self._count += 1
+        log = _Log(self._folder / f"{self._log.path.name}.{self._count}")
+        argv = [*self._argv, "-v", "-E", str(log.path), "--", self._target.name, command]
+        process = _Process(argv, log, self._log)
+        self._processes.append(process)
+        opened = openssh_log.SESSION_OPENED if self._master is not None else "session id"
+        if not await log.wait_for(opened):
+            await process.close()
+            reason = (openssh_log.own_words(log.text) or ["no reason given"])[0]
+            raise ChannelRefused(
+                f"the server starts no command ({reason})",
+                host=self._target.name,
+                hint="MaxSessions of sshd may be 0 or used up, or the account may run no commands",
+            )
+        return process
+
+    async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for process in self._processes:
+            await process.close()
+        if self._master is not None:
+            self._master.kill(signal.SIGTERM)
+        for child in [*self._processes, self._master]:
+            if child is not None:
+                await end(child)
+        self._log.close()
+
+
+class OpensshTransport:
+    """A Transport: one for a whole run."""
+
+    def __init__(self, options: SshOptions) -> None:
+        self._options = options
+        self._ssh = shutil.which("ssh")
+        self._folder = Path(tempfile.mkdtemp(prefix="mnspawn-ssh-"))  # short: the path of a socket in it has 107 bytes
+        self._count = 0
+        self._connections: list[_Connection] = []
+        self._router: Router | None = None
+        with contextlib.suppress(UsageError):  # ssh itself will say what it thinks of its configuration
+            self._router = Router(options)
+
+    def endpoint(self, target: Target) -> str:
+        with contextlib.suppress(HostError):  # as above
+            if self._router is not None:
+                return self._router.endpoint(target)
+        return f"{target.address or target.name}:{target.port or 22}"
+
+    async def connect(self, target: Target) -> _Connection:
+        if self._ssh is None:
+            hint = "install openssh-client, or use --transport asyncssh"
+            raise TransportUnavailable("there is no ssh program here", host=target.name, hint=hint)
+        self._count += 1
+        log = _Log(self._folder / f"log{self._count}")
+        try:
+            connection = await self._connect(target, log)
+        except BaseException:
+            log.close()
+            raise
+        self._connections.append(connection)
+        return connection
+
+    async def _connect(self, target: Target, log: _Log) -> _Connection:
+        argv = self.argv(target)
+        if await self._has_session(argv, target):
+            return _Connection(target, argv, self._folder, None, log)
+        control = str(self._folder / str(self._count))
+        own = ["-o", "ControlMaster=yes", "-o", f"ControlPath={control}", "-o", "ControlPersist=no"]
+        master = _Ssh([*argv, *own, "-N", "-v", "-E", str(log.path), "--", target.name], log)
+        timeout = self._options.connect_timeout
+        try:
+            async with asyncio.timeout(timeout):
+                is_connected = await log.wait_for(openssh_log.CONNECTED)
+        except TimeoutError:
+            is_connected = False
+        except BaseException:
+            await end(master)
+            raise
+        if not is_connected:
+            await end(master)
+            raise openssh_log.explain(log.text, target.name, timeout)
+        # should the master refuse, ssh would dial anew: this makes it give up instead
+        through = ["-o", "ControlMaster=no", "-o", f"ControlPath={control}", "-o", "ProxyCommand=/bin/false"]
+        return _Connection(target, [*self.argv(Target(target.name)), *through], self._folder, master, log)
+
+    def argv(self, target: Target) -> list[str]:
+        """ssh and its options for a target, up to the name."""
+        assert self._ssh is not None
+        argv = [self._ssh, "-T", "-x", "-a"]
+        if self._options.config is not None:
+            argv += ["-F", str(self._options.config)]
+        fixed = {
+            "BatchMode": "yes",
+            "ConnectTimeout": str(math.ceil(self._options.connect_timeout)),
+            "ClearAllForwardings": "yes",
+            "PermitLocalCommand": "no",
+            "RemoteCommand": "none",
+            "RequestTTY": "no",
+        }
+        if self._options.host_key_check is not None:
+            fixed["StrictHostKeyChecking"] = "accept-new" if self._options.host_key_check == ACCEPT_NEW else "yes"
+        if target.address is not None:
+            fixed["HostName"] = target.address
+        for name, value in fixed.items():
+            argv += ["-o", f"{name}={value}"]
+        for option, given in (("-l", target.user), ("-p", target.port), ("-i", target.identity), ("-J", target.jump)):
+            argv += [option, str(given)] if given is not None else []
+        return argv
+
+    async def _has_session(self, argv: list[str], target: Target) -> bool:
+        """Whether a master of the user's own stands (ControlPath in ssh_config)."""
+        check = ChildProcess([*argv, "-O", "check", "--", target.name])
+        try:
+            return await check.wait() == 0
+        finally:
+            await end(check)
+
+    async def close(self) -> None:
+        for connection in self._connections:
+            await connection.close()
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,76 @@
+"""Keys for paramiko, in the order in which ssh offers them: from the agent, from files, with their certificates."""
+
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import paramiko
+from paramiko.agent import AgentKey, AgentSSH
+from paramiko.pkey import PKey, PublicBlob
+
+from mnspawn.transport import keys
+from mnspawn.transport.refusals import Attempt, label, shown
+from mnspawn.transport.route import Hop
+
+
+def offers(hop: Hop, agent: "Agent | None", attempt: Attempt) -> Iterator[tuple[str, PKey]]:
+    """Keys in the order in which ssh offers them."""
+    files = [keys.inspect(path) for path in hop.identities]
+    held = {key.asbytes(): key for key in agent.get_keys()} if agent else {}
+    attempt.files, attempt.in_agent = files, frozenset(held)
+    for file in files:
+        if file.public in held:
+            yield from _with_certificates(hop, file.path, held[file.public], file.public)
+    others = [key for blob, key in held.items() if blob not in {file.public for file in files}]
+    strangers = [] if hop.identities_only else [(label(k.asbytes(), f"agent's {k.comment}"), k) for k in others]
+    is_named = hop.origins.get("identityfile") == "inventory"
+    if not is_named:
+        yield from strangers
+    for number, file in enumerate(files):
+        if file.public in held or file.is_encrypted or file.problem:
+            continue
+        try:
+            key = PKey.from_path(file.path)
+        except (paramiko.SSHException, ValueError, TypeError) as exc:
+            files[number] = keys.KeyFile(file.path, file.public, problem=f"can't be used: {exc}")
+            continue
+        yield from _with_certificates(hop, file.path, key, file.public or key.asbytes())
+    if is_named:
+        yield from strangers
+
+
+class Agent(AgentSSH):
+    """A connection to the agent at a path; paramiko's own only knows SSH_AUTH_SOCK."""
+
+    @classmethod
+    def open(cls, path: str | None) -> "Agent | None":
+        if path is None:
+            return None
+        sock = socket.socket(socket.AF_UNIX)
+        agent = cls()
+        opened: Any = agent
+        try:
+            sock.connect(path)
+            opened._connect(sock)
+        except (OSError, paramiko.SSHException):  # no agent there: as ssh, go on without
+            sock.close()
+            return None
+        return agent
+
+    def close(self) -> None:
+        opened: Any = self
+        opened._close()
+
+    def get_keys(self) -> Sequence[AgentKey]:  # type: ignore[override]
+        return super().get_keys()
+
+
+def _with_certificates(hop: Hop, path: Path, key: PKey, public: bytes) -> Iterator[tuple[str, PKey]]:
+    for certificate in (*hop.certificates, path.with_name(path.name + "-cert.pub")):
+        blob = keys.public_of(certificate)
+        if blob is not None and keys.certified(blob) == public:
+            key.public_blob = PublicBlob(keys.kind_of(blob), blob)
+            yield f"certificate of {shown(path)}", key
+            key.public_blob = None
+    yield label(public, shown(path)), key
