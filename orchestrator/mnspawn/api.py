@@ -1,16 +1,39 @@
 """Runs a program on many hosts: the one way in for the command line, for people and for tools."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from mnspawn_inventory import Host
+
+from .engine.ask import Answer
+from .engine.control import Control
+from .engine.drive import Detached
+from .engine.registry import KnownRun
 from .engine.request import Listener, RunRequest
+from .engine.watching import Sight, ViewOptions
 from .plan import LaunchPlan
 from .report import RunReport
+from .transport.base import SshOptions
 
-__all__ = ["Listener", "RunRequest", "plan", "run"]
+__all__ = [
+    "Answer",
+    "Control",
+    "Detached",
+    "KnownRun",
+    "Listener",
+    "RunRequest",
+    "Sight",
+    "ViewOptions",
+    "ask",
+    "find_runs",
+    "plan",
+    "run",
+    "view",
+]
 
 
-async def run(request: RunRequest, listeners: Sequence[Listener] = ()) -> RunReport:
-    """Run a program on every host and wait for its end.
+async def run(request: RunRequest, listeners: Sequence[Listener] = ()) -> RunReport | Detached:
+    """Run a program on every host and wait for its end, or until it was let go of (Detached).
 
     Raises:
         UsageError: the request can't be carried out whatever the hosts say.
@@ -20,7 +43,7 @@ async def run(request: RunRequest, listeners: Sequence[Listener] = ()) -> RunRep
     from .engine.drive import Drive
 
     outcome = await Drive(request, listeners, is_dry=False).execute()
-    assert isinstance(outcome, RunReport)
+    assert isinstance(outcome, RunReport | Detached)
     return outcome
 
 
@@ -31,3 +54,42 @@ async def plan(request: RunRequest, listeners: Sequence[Listener] = ()) -> Launc
     outcome = await Drive(request, listeners, is_dry=True).execute()
     assert isinstance(outcome, LaunchPlan)
     return outcome
+
+
+async def view(known: KnownRun, listeners: Sequence[Listener], options: ViewOptions) -> Sight:
+    """Look at a run that was started before: its past, its output, its end; in charge of it or not."""
+    from .engine.watching import View
+
+    return await View(known, listeners, options).execute()
+
+
+async def ask(
+    hosts: tuple[Host, ...], words: Sequence[tuple[str, ...]], *, transport: str, ssh: SshOptions
+) -> list[Answer]:
+    """Put one question to each host (the agent's modes `list`, `order`, `clean`); all at once, errors included."""
+    from .engine.ask import ask_all
+    from .engine.sites import reach_hosts
+
+    async with reach_hosts(hosts, transport, ssh) as reached:
+        return await ask_all(reached, words, ssh.connect_timeout)
+
+
+async def find_runs(hosts: tuple[Host, ...], *, transport: str, ssh: SshOptions) -> tuple[list[KnownRun], list[Answer]]:
+    """The runs that hosts have folders of, newest first, and what each host answered.
+
+    A run is found whole only when every host of it was asked; one that misses hosts is left out.
+    """
+    from .engine.registry import from_pods
+
+    answers = await ask(hosts, [("list",)] * len(hosts), transport=transport, ssh=ssh)
+    pods: dict[str, dict[int, tuple[dict[str, Any], Host]]] = {}
+    for answer in answers:
+        for pod in answer.content or ():
+            if pod["is_here"]:
+                pods.setdefault(pod["run"], {})[int(pod["node_rank"])] = (pod, hosts[answer.index])
+    runs = []
+    for found in pods.values():
+        ordered = [found[node_rank] for node_rank in sorted(found)]
+        if len(ordered) == len(ordered[0][0]["plan"]["world"]):
+            runs.append(from_pods([pod for pod, _ in ordered], [host for _, host in ordered], ssh, transport))
+    return sorted(runs, key=lambda known: -known.began), answers

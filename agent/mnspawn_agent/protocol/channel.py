@@ -18,7 +18,6 @@ BLOB_HEAD = struct.Struct(">IQ")  # blob number, offset
 
 BEAT_INTERVAL = 2.0  # a quiet link is heard this often
 SILENCE_LIMIT = 10.0  # five beats missing: the link is lost
-ACK_AFTER = 8  # sequenced frames received before an acknowledgement is sent at once: blobs wait for them
 
 Message = Dict[str, Any]
 
@@ -147,8 +146,8 @@ class Channel:
         if self.is_lost:
             return b""
         parts = self._urgent
-        if parts or self._wants_beat or self._unacked_received >= ACK_AFTER:
-            # with every message: acknowledges, and gives the clock a sample while the link is busy anyway
+        if parts or self._wants_beat or self._unacked_received:
+            # with every message and for every message: acknowledges, and gives the clock a sample
             parts.append(self._encode_beat(now))
         if self._bulk:
             parts.extend(self._bulk)
@@ -156,12 +155,12 @@ class Channel:
         if not parts:
             return b""
         self._urgent = []
-        self._beat_at = now + BEAT_INTERVAL
         return b"".join(parts)
 
     def _encode_beat(self, now: float) -> bytes:
         self._wants_beat = False
         self._unacked_received = 0
+        self._beat_at = now + BEAT_INTERVAL
         echo, held = (self._peer_clock, now - self._peer_clock_at) if self._has_peer_clock else (-1.0, 0.0)
         return framing.encode(framing.BEAT, 0, BEAT.pack(self._received_seq, now, echo, held, self.granted_to_peer))
 

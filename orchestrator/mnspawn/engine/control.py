@@ -1,4 +1,4 @@
-"""The reins of a run for those outside its loop: stop it, send signals to ranks. Usable from any thread, at any time."""
+"""The reins of a run for those outside its loop: stop it, send signals to ranks. From any thread, at any time."""
 
 import asyncio
 import threading

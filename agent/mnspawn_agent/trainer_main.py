@@ -1,0 +1,311 @@
+"""Runs a shipped function inside a trainer and writes what becomes of it into the rank's result file. Stands alone.
+
+It lies in the run's folder beside `job.json`, `function.pickle` and `cloudpickle.zip`; its argument is nothing, or `fork`
+(one interpreter becomes all trainers of the host: see posix/forkserver.py). The result file takes records
+
+    kind (1 byte), length (4 bytes, big-endian), body
+
+D: a piece of a pickle; R: the pickle so far is the result; N: the function returned, nobody wants its result;
+E: it raised, the pickle so far (if any) is the exception's chain, the body says all of it in JSON;
+X: it raised SystemExit, the body has the status in JSON; C: the pickle so far is of no use.
+"""
+
+import importlib
+import json
+import os
+import pickle
+import struct
+import sys
+import time
+import traceback
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+HEAD = struct.Struct(">cI")
+PIECE = 1 << 28  # bytes; a record's length has 32 bits
+CHAIN = 16  # exceptions of a chain of causes that go back as objects; the text has all
+RESULT_FILE = "MNSPAWN_RESULT_FILE"
+PR_SET_PDEATHSIG = 1
+ADOPTION_LIMIT = 10.0  # seconds for the agent to become our parent
+
+
+class Results:
+    """The rank's result file, as a file to pickle into and as records."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+    def write(self, piece: Any) -> int:
+        """A piece of a pickle."""
+        with memoryview(piece) as view, view.cast("B") as octets:
+            for start in range(0, len(octets), PIECE):
+                part = octets[start : start + PIECE]
+                self._write_all(HEAD.pack(b"D", len(part)))
+                self._write_all(part)
+            return len(octets)
+
+    def say(self, kind: bytes, **fields: Any) -> None:
+        body = json.dumps(fields).encode("ascii")
+        self._write_all(HEAD.pack(kind, len(body)) + body)
+
+    def _write_all(self, octets: Any) -> None:
+        with memoryview(octets) as view:
+            start = 0
+            while start < len(view):
+                start += os.write(self._fd, view[start:])
+
+
+class Loaded:
+    """The function with its arguments, or the error that came of loading them: every rank raises that as its own."""
+
+    def __init__(self, folder: str, job: Dict[str, Any]) -> None:
+        self._job = job
+        self._error: Optional[BaseException] = None
+        self._call: Tuple[Callable[..., Any], Tuple[Any, ...]] = (int, ())
+        try:
+            sys.path.insert(0, os.path.join(folder, "cloudpickle.zip"))
+            with open(os.path.join(folder, "function.pickle"), "rb") as file:
+                self._call = pickle.load(file)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the ranks, not to this process
+            self._error = error
+
+    def call(self, rank: int) -> Any:
+        if self._error is not None:
+            raise self._error
+        function, args = self._call
+        return function(rank, *args) if self._job["passes_rank"] else function(*args)
+
+
+def main(argv: List[str]) -> None:
+    """Run one rank, or fork all of them."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(folder, "job.json"), "rb") as file:
+        job = json.loads(file.read().decode("utf-8"))
+    set_up(job)
+    if argv == ["fork"]:
+        fork_ranks(folder, job)
+    else:
+        run_rank(Loaded(folder, job), job)
+
+
+def set_up(job: Dict[str, Any]) -> None:
+    """Look like the caller's interpreter as far as this host goes: modules are found where the caller finds them."""
+    del sys.path[0]  # the folder of this file
+    here = [path for path in job["paths"] if os.path.exists(path)]
+    sys.path[:0] = [path for path in here if path not in sys.path]
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    sys.argv = list(job["argv"])
+
+
+# -- one rank ----------------------------------------------------------------------------------------------------------
+def run_rank(loaded: Loaded, job: Dict[str, Any]) -> None:
+    """Call the function and say what came of it; ends the interpreter when that was no result."""
+    results = Results(os.environ[RESULT_FILE])
+    select_devices()
+    try:
+        outcome = loaded.call(int(os.environ["MNSPAWN_RANK"]))
+    except SystemExit as error:
+        results.say(b"X", status=as_status(error.code))
+        raise
+    except BaseException as error:  # noqa: BLE001 - it goes to the caller, with all that can be said of it
+        report(results, error)
+        sys.exit(1)
+    sys.stdout.flush()
+    if job["wants_result"]:
+        give_back(results, outcome)
+    else:
+        results.say(b"N")
+
+
+def give_back(results: Results, outcome: Any) -> None:
+    """Send a result; one that can't be pickled is an error that says so."""
+    try:
+        dump(outcome, results)
+    except Exception as error:  # noqa: BLE001 - pickling calls code of the result's classes, which may raise anything
+        results.say(b"C")
+        kind = type(outcome).__qualname__
+        reason = pickle.PicklingError("the result, of type %s, can't be pickled: %s" % (kind, error))
+        reason.__cause__ = error
+        report(results, reason)
+        sys.exit(1)
+    results.say(b"R")
+
+
+def dump(value: Any, file: Any) -> None:
+    """Pickle what may be of classes that only the caller's main module has."""
+    importlib.import_module("cloudpickle").dump(value, file, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def as_status(code: Any) -> int:
+    """The exit status that SystemExit's argument stands for."""
+    if code is None:
+        return 0
+    return code & 0xFF if isinstance(code, int) else 1
+
+
+# -- exceptions --------------------------------------------------------------------------------------------------------
+def report(results: Results, error: BaseException) -> None:
+    """Send an exception: its chain as objects where they can be pickled, and all of it as text."""
+    text = "".join(traceback.format_exception(type(error), error, own_part(error)))
+    try:
+        dump(chain_of(error), results)
+        is_pickled = True
+    except Exception:  # noqa: BLE001 - a link's attributes may be anything; the text has to do
+        results.say(b"C")
+        is_pickled = False
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__qualname__)
+    results.say(b"E", type=name, text=text_of(error), traceback=text, is_pickled=is_pickled)
+
+
+def text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a broken __str__ must not hide the error
+        return "<no text: its __str__ raises>"
+
+
+def own_part(error: BaseException) -> Any:
+    """The traceback without our own frames at its top."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return trace if trace is not None else error.__traceback__
+
+
+def chain_of(error: BaseException) -> List[Dict[str, Any]]:
+    """The exception, what it was raised from, and so on: each pickled by itself, so that one can fail alone."""
+    links: List[Dict[str, Any]] = []
+    current: Optional[BaseException] = error
+    seen = set()
+    while current is not None and len(links) < CHAIN and id(current) not in seen:
+        seen.add(id(current))
+        links.append(
+            {
+                "pickle": pickled(current),
+                "type": type(current).__qualname__,
+                "text": text_of(current),
+                "is_cause": current.__cause__ is not None,
+            }
+        )
+        if current.__cause__ is not None:
+            current = current.__cause__
+        else:
+            current = None if current.__suppress_context__ else current.__context__
+    return links
+
+
+def pickled(error: BaseException) -> Optional[bytes]:
+    """One exception as bytes that can be read again; None when that can't be had."""
+    cloudpickle = importlib.import_module("cloudpickle")
+    try:
+        content = cloudpickle.dumps(error, protocol=pickle.HIGHEST_PROTOCOL)
+        pickle.loads(content)  # many a constructor takes other arguments than the exception keeps
+    except Exception:  # noqa: BLE001 - code of the exception's class, which may raise anything
+        return None
+    return bytes(content)
+
+
+# -- devices -----------------------------------------------------------------------------------------------------------
+def select_devices() -> None:
+    """Paddle reads FLAGS_selected_* when it is imported; where that came before the rank's environment, tell it."""
+    paddle = sys.modules.get("paddle")
+    flags = {name: value for name, value in os.environ.items() if name.startswith("FLAGS_selected_")}
+    if paddle is None or not flags or not hasattr(paddle, "set_flags"):
+        return
+    for name, value in flags.items():
+        try:
+            paddle.set_flags({name: value})
+        except ValueError:
+            pass  # this build knows no such devices
+
+
+def has_device_context() -> bool:
+    """Whether an accelerator is in use here: a forked child could not use it any more."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink("/proc/self/fd/" + name)
+        except OSError:
+            continue  # the descriptor that listed the folder
+        if target.startswith(("/dev/nvidia", "/dev/kfd", "/dev/xpu")):
+            return True
+    return False
+
+
+# -- forks -------------------------------------------------------------------------------------------------------------
+def fork_ranks(folder: str, job: Dict[str, Any]) -> None:
+    """Import what the function needs, then become every rank in turn. Returns in the server only; see run_rank."""
+    requests = json.loads(read_line(0).decode("ascii"))
+    for name in job["preload"]:
+        try:
+            importlib.import_module(name)
+        except Exception:  # noqa: BLE001 - perhaps the function minds it, perhaps it never imports it
+            pass
+    loaded = Loaded(folder, job)
+    is_fresh = has_device_context()
+    for request in requests["trainers"]:
+        if fork_rank(request, requests["parent"]):
+            if is_fresh:  # a context can't be forked: this rank begins anew
+                os.execv(sys.executable, [sys.executable, "-u", os.path.abspath(__file__)])
+            run_rank(loaded, job)
+            return
+
+
+def read_line(fd: int) -> bytes:
+    parts: List[bytes] = []
+    while not parts or not parts[-1].endswith(b"\n"):
+        part = os.read(fd, 1 << 20)
+        if not part:
+            break
+        parts.append(part)
+    return b"".join(parts)
+
+
+def fork_rank(request: Dict[str, Any], agent: int) -> bool:
+    """Fork twice; True in the new rank, whose parent is the agent; the answer for the agent goes to stdin's file."""
+    passage_in, passage_out = os.pipe()
+    middle = os.fork()
+    if middle:
+        os.close(passage_in)
+        os.close(passage_out)
+        os.waitpid(middle, 0)
+        return False
+    rank = os.fork()
+    if rank:
+        os.write(0, ("%d %d\n" % (request["rank"], rank)).encode("ascii"))
+        os._exit(0)
+    os.close(passage_out)
+    os.read(passage_in, 1)  # ends with the process between us and the server
+    os.close(passage_in)
+    os.setsid()
+    wait_for_parent(agent)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    for fd, path in ((1, request["stdout"]), (2, request["stderr"])):
+        opened = os.open(path, os.O_WRONLY | os.O_APPEND)
+        os.dup2(opened, fd)
+        os.close(opened)
+    os.environ.update(request["env"])
+    return True
+
+
+def wait_for_parent(agent: int) -> None:
+    """Wait until the agent has adopted us, then die with it."""
+    deadline = time.monotonic() + ADOPTION_LIMIT
+    while os.getppid() != agent:
+        if time.monotonic() > deadline:
+            os._exit(128 + 9)  # it died
+        time.sleep(0.0005)
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(9), 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        pass  # then the guardian ends us
+    if os.getppid() != agent:
+        os._exit(128 + 9)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
