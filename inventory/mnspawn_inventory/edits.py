@@ -227,7 +227,10 @@ class Document:
 
     def _put_hosts(self, new: Sequence[tuple[str, Settings]]) -> None:
         hosts = self._root.get("hosts")
-        if isinstance(hosts, list) and new:  # the short form can't hold settings: every host gets a table
+        if isinstance(hosts, list) and not any(settings for _, settings in new):
+            hosts.extend(pattern for pattern, _ in new)
+            return
+        if isinstance(hosts, list):  # the short form can't hold settings: every host gets a table
             listed = [str(item) for item in hosts]
             comments = comments_of(written(self._kit.dumps(self._root), ("hosts",)))
             del self._root["hosts"]

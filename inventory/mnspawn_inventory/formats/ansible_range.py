@@ -7,14 +7,19 @@ from mnspawn_inventory import names
 from mnspawn_inventory.draft import MAX_HOSTS
 from mnspawn_inventory.errors import InventoryError, Origin
 
+# a colon that is in no brackets cuts; "[::1]:22" has its address in them
+WITH_PORT = re.compile(r"((?:[^\[\]:]|\[[^\[\]]*\])+):([^\[\]:]*)")
 RANGE = re.compile(r"\[([^\[\]:]*):([^\[\]:]*)(?::([^\[\]:]*))?\]")
 
 
 def expand_pattern(pattern: str, place: Origin | None) -> tuple[list[str], int | None]:
     """The names that a host pattern stands for, in order, and its port."""
-    host, number = names.split_port(pattern) if not pattern.endswith("]") else (pattern, None)
-    if pattern.endswith("]") and names.is_ipv6(pattern[1:-1]):
+    if pattern.startswith("[") and names.is_ipv6(pattern[1:-1]) and pattern.endswith("]"):
         return [pattern[1:-1]], None
+    if names.is_ipv6(pattern):
+        return [pattern], None
+    split = WITH_PORT.fullmatch(pattern)
+    host, number = (split[1], split[2]) if split else (pattern, None)
     port = None if number is None else names.check_port(number, place and place.moved(len(host) + 1))
     if host.startswith("[") and names.is_ipv6(host[1:-1]):
         return [host[1:-1]], port

@@ -15,11 +15,15 @@ class Dialect:
 
     Attributes:
         keys: what may stand before "=", and the field that it sets ("" where we have no use for it).
-        repeats_add: a host named again has more slots; else naming it again is an error.
+        repeats_add: a host named again has one slot more; else naming it again is an error.
+        has_colons: `h:4` means slots.
+        blanks_around_equals: `slots = 4` is read as `slots=4`.
     """
 
     keys: dict[str, str]
     repeats_add: bool = False
+    has_colons: bool = True
+    blanks_around_equals: bool = False
 
 
 _MPI_KEYS = {
@@ -31,12 +35,15 @@ _MPI_KEYS = {
     "count": "slots",
     "cpu": "slots",
 }
+MOST = ("max_slots", "max-slots", "slots_max", "slots-max")
 _OWN_KEYS = {field: field for field in fields.FIELDS if field != "prelude"}
 
 DIALECTS = {
     "hostfile": Dialect({**_MPI_KEYS, **_OWN_KEYS, "username": "user", "ifname": "network"}),
-    "openmpi": Dialect({**_MPI_KEYS, "username": "user"}, repeats_add=True),
-    "deepspeed": Dialect({"slots": "slots"}),
+    "openmpi": Dialect(
+        {**_MPI_KEYS, "username": "user"}, repeats_add=True, has_colons=False, blanks_around_equals=True
+    ),
+    "deepspeed": Dialect({"slots": "slots"}, has_colons=False),
     "horovod": Dialect({"slots": "slots"}),
     "mpich": Dialect({"ifname": "network", "binding": "", "map": "", "user": "user"}, repeats_add=True),
 }
@@ -44,50 +51,86 @@ DIALECTS = {
 
 def read(text: Text, draft: Draft, dialect: str = "hostfile") -> None:
     """Read a hostfile into the draft."""
-    rules = DIALECTS[dialect]
-    counted: dict[str, int] = {}
+    reader = _Reader(draft, DIALECTS[dialect])
     for line in text.lines():
         words = line.without_comment().words()
         if words:
-            _read_host(words, draft, rules, counted)
-    if rules.repeats_add:
-        for name, times in counted.items():
+            reader.read_host(_joined(words) if reader.rules.blanks_around_equals else words)
+    reader.count_up()
+
+
+def _joined(words: list[Word]) -> list[Word]:
+    """Put `slots`, `=`, `4` together to one word."""
+    joined = words[:1]
+    for word in words[1:]:
+        if len(joined) > 1 and (word.text.startswith("=") or joined[-1].text.endswith("=")):
+            joined[-1] = Word(joined[-1].text + word.text, joined[-1].place)
+        else:
+            joined.append(word)
+    return joined
+
+
+class _Reader:
+    def __init__(self, draft: Draft, rules: Dialect) -> None:
+        self.rules = rules
+        self._draft = draft
+        self._lines: dict[str, int] = {}
+        self._given: dict[str, int] = {}  # slots as they are written
+        self._bare: dict[str, int] = {}  # lines without slots
+
+    def read_host(self, words: list[Word]) -> None:
+        """Read one line."""
+        settings = [_setting(word, self.rules) for word in words[1:]]
+        user, found, port, slots = _host(words[0], self.rules, any(key == "slots" for key, _, _, _ in settings))
+        most = next((raw for key, _, raw, _ in settings if key in MOST), None)
+        if slots is None and most is not None and not any(field == "slots" for _, field, _, _ in settings):
+            slots = most
+        for name in found:
+            self._check_repeat(name, words[0].place)
+            values = self._draft.host(name, words[0].place)
+            self._lines[name] = self._lines.get(name, 0) + 1
+            if slots is None and not any(field == "slots" for _, field, _, _ in settings):
+                self._bare[name] = self._bare.get(name, 0) + 1
+            if user is not None:
+                values.set("user", user, words[0].place)
+            if port is not None:
+                values.set("port", port, words[0].place)
+            if slots is not None:
+                self._count(name, slots, words[0].place)
+            for key, field, raw, place in settings:
+                if field == "slots":
+                    self._count(name, raw, place)
+                    if most is not None and fields.slots(raw, place) > int(most):
+                        raise fields.wrong("more slots than the most", raw, f"at most {most}", place)
+                elif field:
+                    values.set(field, raw, place)
+                elif key in MOST:
+                    fields.slots(raw, place)
+
+    def count_up(self) -> None:
+        """Where a line more means a slot more, give each host its number."""
+        for name, times in self._lines.items() if self.rules.repeats_add else ():
             if times > 1:
-                values = draft.host(name, None)
-                given = values.get("slots")
-                values.set("slots", given if isinstance(given, int) else times, draft.place_of(name))
+                slots = self._given.get(name, 0) + self._bare.get(name, 0)
+                self._draft.host(name, None).set("slots", slots, self._draft.place_of(name))
+
+    def _check_repeat(self, name: str, place: Origin) -> None:
+        if self._draft.has_host(name) and not self.rules.repeats_add:
+            first = self._draft.place_of(name)
+            line = f", in line {first.line}" if first else ""
+            raise InventoryError(f"the host was named before{line}", place=place, found=name, expected="each host once")
+
+    def _count(self, name: str, raw: str, place: Origin) -> None:
+        number = fields.slots(raw, place)
+        if self.rules.has_colons and self.rules.repeats_add:  # MPICH adds them up
+            number += self._given.get(name, 0)
+        elif name in self._given:
+            raise InventoryError("slots are given twice", place=place, found=raw, expected=f"slots of {name} once")
+        self._given[name] = number
+        self._draft.host(name, None).set("slots", number, place)
 
 
-def _read_host(words: list[Word], draft: Draft, rules: Dialect, counted: dict[str, int]) -> None:
-    settings = [_setting(word, rules) for word in words[1:]]
-    fields_said = [field for field, _, _ in settings]
-    user, found_names, port, slots = _host(words[0], "slots" in fields_said)
-    for name in found_names:
-        is_new = not draft.has_host(name)
-        if not is_new and not rules.repeats_add:
-            first = draft.place_of(name)
-            raise InventoryError(
-                f"the host was named before, in line {first.line if first else '?'}",
-                place=words[0].place,
-                found=name,
-                expected="each host once",
-            )
-        values = draft.host(name, words[0].place)
-        counted[name] = counted.get(name, 0) + 1
-        if user is not None:
-            values.set("user", user, words[0].place)
-        if port is not None:
-            values.set("port", port, words[0].place)
-        more = [] if slots is None else [("slots", slots, words[0].place)]
-        for field, raw, place in [*more, *settings]:
-            if field == "slots" and not is_new:
-                before = values.get("slots")
-                raw = str(fields.slots(raw, place) + (before if isinstance(before, int) else counted[name] - 1))
-            if field:
-                values.set(field, raw, place)
-
-
-def _host(word: Word, has_slots: bool) -> tuple[str | None, list[str], int | None, str | None]:
+def _host(word: Word, rules: Dialect, has_slots: bool) -> tuple[str | None, list[str], int | None, str | None]:
     """User, names, port and slots of the first word."""
     if word.text[:6].lower() == "ssh://":
         endpoint = names.parse_endpoint(word.text, word.place)
@@ -102,31 +145,29 @@ def _host(word: Word, has_slots: bool) -> tuple[str | None, list[str], int | Non
         found = [names.check_host(name, here) for name in nodeset.expand(pattern, here)]
     else:
         found = [names.check_host(pattern, here)]
-    port, slots = None, None
-    if number is not None:
-        port = (
-            names.check_port(number, number_place)
-            if has_slots
-            else port_of(number, bool(at) or pattern.startswith("["))
-        )
-        if port is None:
-            fields.slots(number, number_place)
-            slots = number
-    return user if at else None, found, port, slots
+    if number is None:
+        return user if at else None, found, None, None
+    port: int | None
+    if has_slots:
+        port = names.check_port(number, number_place)
+    else:
+        port = port_of(number, bool(at) or pattern.startswith("["))
+        if port is None and not rules.has_colons:
+            raise fields.wrong("not a host name", word.text, "a host and slots=N", word.place)
+    if port is None:
+        fields.slots(number, number_place)
+    return user if at else None, found, port, number if port is None else None
 
 
-def _setting(word: Word, rules: Dialect) -> tuple[str, str, Origin]:
+def _setting(word: Word, rules: Dialect) -> tuple[str, str, str, Origin]:
+    """Key, the field that it sets, value and its place."""
     key, equals, raw = word.text.partition("=")
     if not equals or not key or not raw:
         hint = "write key=value without blanks around '='" if word.text in rules.keys or "=" in word.text else None
         raise InventoryError("not a setting", place=word.place, found=word.text, expected="key=value", hint=hint)
     if key not in rules.keys:
         raise unknown_key(key, rules.keys, word.place)
-    place = word.place.moved(len(key) + 1)
-    field = rules.keys[key]
-    if not field and key != "binding" and key != "map":
-        fields.slots(raw, place)
-    return field, raw, place
+    return key, rules.keys[key], raw, word.place.moved(len(key) + 1)
 
 
 def read_repeated(text: Text, draft: Draft) -> None:
