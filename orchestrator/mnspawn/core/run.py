@@ -209,8 +209,12 @@ class RunMachine:
             end.is_disk_full,
             end.tail,
         )
-        if end.code != 0 and not end.stopped and self._stops_on_failure:
-            self._stop(now, self._grace, f"rank {end.rank} on {self._hosts[entry.host].name} failed")
+        name = self._hosts[entry.host].name
+        if end.stopped:
+            if not self._is_adopted:  # else the order to stop is one of the facts still to come
+                self._stop(now, self._grace, f"host {name} stopped its trainers")
+        elif end.code != 0 and self._stops_on_failure:
+            self._stop(now, self._grace, f"rank {end.rank} on {name} failed")
 
     # -- hosts -----------------------------------------------------------------------------------------------------
     def done(self, host: int, leftovers: Sequence[int], swept: int) -> None:
@@ -222,6 +226,7 @@ class RunMachine:
     def settled(self, host: int, now: float) -> None:
         """The host has nothing more to say."""
         self._hosts[host].is_settled = True
+        self.give_up(now, ExitStatus.HOST_LOST, f"host {self._hosts[host].name} stopped before the start")
         self._look_for_end(now)
 
     def lost(self, host: int, reason: str, lost_at: float, is_clean: bool, now: float) -> None:
@@ -260,14 +265,16 @@ class RunMachine:
         elif self._interrupts == 2:
             self._stop(now, 0.0, f"{name} again")
         elif self._interrupts == 3:
+            self._ended = now
             self._actions.append(Leave())
 
     def _interrupt_cause(self, now: float, exit_status: int, name: str) -> None:
-        if self.state is not R.STOPPING:
+        if self.state in (R.STARTING, R.RUNNING):
             self._blame(_Cause(now, exit_status, name))
 
     def stop_asked(self, now: float, grace: float, reason: str) -> None:
         """Somebody stops the run on a host: the others follow."""
+        self.give_up(now, ExitStatus.TERMINATED, f"stopped before the start: {reason}")
         if self.state in (R.STARTING, R.RUNNING):
             self._blame(_Cause(now, ExitStatus.TERMINATED, f"stopped: {reason}"))
             self._stop(now, grace, reason)
@@ -283,6 +290,8 @@ class RunMachine:
             self._stop(now, self._grace, reason)
 
     def _stop(self, now: float, grace: float, reason: str) -> None:
+        if self.state in (R.CONNECTING, R.PREPARING):
+            return  # a host speaks of trainers that nobody has started
         is_first = self.state in (R.STARTING, R.RUNNING)
         self._move("stop")
         if self.state is R.STOPPING and (is_first or grace == 0.0):
@@ -316,6 +325,9 @@ class RunMachine:
             status, reason = _status_of(first), f"rank {first.rank} on {first.host}: {describe_end(first)}"
         elif cause is not None:
             status, reason = cause.exit_status, cause.reason
+        elif bad := [r for r in ranks if r.stopped or r.code != 0]:  # its agent did it: nobody here knows why
+            end = "was stopped on its host" if bad[0].stopped else describe_end(bad[0])
+            status, reason = int(ExitStatus.HOST_LOST), f"rank {bad[0].rank} on {bad[0].host}: {end}"
         else:
             status, reason = int(ExitStatus.OK), "every rank ended with status 0"
         if status == ExitStatus.OK and self._started_at is not None and not all(h.is_confirmed for h in hosts):
