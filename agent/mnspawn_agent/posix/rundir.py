@@ -57,7 +57,7 @@ def find_root() -> str:
     """
     reasons = []
     for place in state_candidates():
-        probe = os.path.join(place, ".probe-%d" % os.getpid())
+        probe = os.path.join(place, ".probe-%s" % os.urandom(6).hex())  # hosts can share a home, and pids
         try:
             make_private(place)
             with open(probe, "wb") as file:
