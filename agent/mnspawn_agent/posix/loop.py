@@ -218,6 +218,9 @@ class Agent:
             self._forget(self._wire.fd_in)
             self._forget(self._wire.fd_out)
             self._wire.close()
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 2)  # while a command's stderr is open, sshd does not say that its stdout has ended
+            os.close(null)
 
     def _accept(self, listener: socket.socket) -> None:
         try:

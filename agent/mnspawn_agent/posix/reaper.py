@@ -6,7 +6,11 @@ machine. A process is signalled only when it is ours by one of the two signs at 
 
 import os
 import signal
+import time
 from typing import Dict, List, Set, Tuple
+
+LOOKS = 10_000  # two or three would do, if processes ended only between two looks
+CHASE = 0.1  # seconds to run after processes that replace themselves faster than /proc can be read
 
 
 def mark_of(run: str, node_rank: int) -> Dict[str, str]:
@@ -58,6 +62,45 @@ def send(pids: List[int], name: str) -> None:
                 os.kill(pid, each)
             except OSError:
                 break  # it ended meanwhile
+
+
+def find_all(run: str, node_rank: int, spare: Set[int]) -> List[int]:
+    """`find`, and never empty while something lives: reading /proc takes longer than a process needs to fork and end.
+
+    A subreaper's descendants are its children as soon as their own parents have ended, so "no child" is the proof.
+    """
+    return find(run, node_rank, spare) or sorted(set(living_children()) - spare)
+
+
+def living_children() -> List[int]:
+    """What we started or adopted and what has not ended; reaps what has."""
+    for _ in range(LOOKS):
+        reap()
+        try:
+            if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                continue  # one more has ended since
+        except ChildProcessError:
+            return []
+        try:
+            with open("/proc/self/task/%d/children" % os.getpid()) as children:
+                pids = [int(pid) for pid in children.read().split()]
+        except OSError:  # a kernel without CONFIG_PROC_CHILDREN: what `find` sees has to do
+            return []
+        if pids:
+            return pids
+    return []
+
+
+def kill_all(run: str, node_rank: int, spare: Set[int]) -> List[int]:
+    """Kill what `find_all` finds, and what that has become meanwhile; gives the pids that were found."""
+    found = find_all(run, node_rank, spare)
+    send(found, "SIGKILL")
+    deadline = time.monotonic() + CHASE
+    left = set(living_children()) - spare
+    while left and time.monotonic() < deadline:
+        send(sorted(left), "SIGKILL")
+        left = set(living_children()) - spare
+    return found
 
 
 def send_to_group(pgid: int, name: str) -> None:

@@ -266,9 +266,12 @@ class Supervisor:
 
     def _sweep(self, signal_name: str) -> None:
         reaper.reap()
-        left = reaper.find(self.run, self.node_rank, {self._guardian})
-        if signal_name:
-            reaper.send(left, signal_name)
+        if signal_name == "SIGKILL":
+            left = reaper.kill_all(self.run, self.node_rank, {self._guardian})
+        else:
+            left = reaper.find_all(self.run, self.node_rank, {self._guardian})
+            if signal_name:
+                reaper.send(left, signal_name)
         self.pod.swept(left, self._now())
 
     # -- what the controller is told -------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ class Preparation:
                 for blob, c in enumerate(cargo)
             ],
             has_results=request.has_results,
-            workdir=workdir or os.getcwd(),
+            workdir=workdir or _here(),
             is_workdir_required=workdir is not None,
             start_port=request.start_port,
             master_port=request.master_port if index == 0 else None,
@@ -211,6 +211,13 @@ class Preparation:
             for a, view, host in zip(answers, self.views, self._hosts, strict=True)
         ]
         return plan.build(spec_of(self._request, self._run), layout.assign(sites, master, coordinator), grounds)
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # it was removed under us: then no host has it either
+        return "~"
 
 
 def start_message(pod: plan.PodPlan, is_forked: bool = False) -> dict[str, Any]:
