@@ -39,10 +39,11 @@ def _serve(link_in: int, link_out: int, version: str, is_cached: bool) -> int:
 
     guard = guardian.split()
     from . import facts
-    from .posix import rundir
+    from .posix import limits, rundir
     from .posix.loop import Agent
     from .posix.wire import Wire
 
+    limits.raise_open_files()
     known = facts.collect()
     try:
         known["root"], known["root_problem"] = rundir.find_root(), ""

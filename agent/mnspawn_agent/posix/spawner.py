@@ -5,7 +5,7 @@ import signal
 import sys
 from typing import Dict, List, Optional, Tuple
 
-from . import libc
+from . import libc, limits
 
 RESET = [
     getattr(signal, name)
@@ -71,6 +71,7 @@ def _become(
         signal.signal(number, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    limits.restore_open_files()
     stdin, stdout, stderr = streams
     os.dup2(os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin, 0)
     os.dup2(stdout, 1)
