@@ -1,0 +1,279 @@
+import asyncio
+import re
+import zlib
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from mnspawn.bootstrap import bundle, stub
+from mnspawn.engine import join
+from mnspawn.errors import (
+    BootstrapError,
+    ChannelRefused,
+    HostError,
+    PythonMissing,
+    PythonTooOld,
+    ShellRefused,
+    UsageError,
+)
+from mnspawn.transport.base import Target
+from mnspawn.transport.memory import MemoryConnection, MemoryHost, MemoryTransport, Stdio
+
+Talk = Callable[[Stdio, str], Awaitable[int]]
+
+
+def nonce_in(command: str) -> str:
+    found = re.search(r"' '([0-9a-f]{16})' '", command)
+    assert found
+    return found.group(1)
+
+
+async def connect(talk: Talk) -> MemoryConnection:
+    async def program(stdio: Stdio, command: str) -> int:
+        return await talk(stdio, nonce_in(command))
+
+    transport = MemoryTransport(hosts={"h1": MemoryHost(program)})
+    return await transport.connect(Target("h1"))
+
+
+def saying(*chunks: bytes, status: int = 0, stderr: bytes = b"", stays: bool = True) -> Talk:
+    """A host that says these things; NONCE stands for the nonce."""
+
+    async def talk(stdio: Stdio, nonce: str) -> int:
+        if stderr:
+            await stdio.stderr.write(stderr)
+        for chunk in chunks:
+            await stdio.stdout.write(chunk.replace(b"NONCE", nonce.encode()))
+        if stays:
+            while await stdio.stdin.read():
+                pass
+        return status
+
+    return talk
+
+
+async def joined(talk: Talk, python: str | None = None) -> tuple[bytes, bool]:
+    """(first bytes of the link, whether the archive was cached)."""
+    connection = await connect(talk)
+    try:
+        process, diagnostics, rest, is_cached = await join.join(connection, "h1", ("serve",), python, timeout=5.0)
+        await process.close()
+        await diagnostics.close()
+    finally:
+        await connection.close()
+    return rest, is_cached
+
+
+async def refused(talk: Talk, python: str | None = None) -> HostError:
+    with pytest.raises(HostError) as caught:
+        await joined(talk, python)
+    assert caught.value.host == "h1"
+    return caught.value
+
+
+# -- an agent that comes up
+
+
+async def test_a_host_that_has_the_archive_is_sent_nothing() -> None:
+    sent: list[bytes] = []
+
+    async def talk(stdio: Stdio, nonce: str) -> int:
+        await stdio.stdout.write(b"\nMNSPAWN %s have\nlink" % nonce.encode())
+        while chunk := await stdio.stdin.read():
+            sent.append(chunk)
+        return 0
+
+    assert await joined(talk) == (b"link", True)
+    assert sent == []
+
+
+async def test_a_host_that_needs_the_archive_gets_it_after_it_asked_and_not_before() -> None:
+    archive = bundle.build()
+    came = asyncio.get_running_loop().create_future()
+
+    async def talk(stdio: Stdio, nonce: str) -> int:
+        await stdio.stdout.write(b"\nMNSPAWN %s need\n" % nonce.encode())
+        received = b""
+        while len(received) < len(archive.content):
+            received += await stdio.stdin.read()
+        came.set_result(received)
+        return 0
+
+    connection = await connect(talk)
+    process, diagnostics, _, is_cached = await join.join(connection, "h1", ("serve",), None, timeout=5.0)
+    assert await came == archive.content
+    assert not is_cached
+    await process.close()
+    await diagnostics.close()
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        b"Welcome!\n",
+        b"no newline at the end",
+        b"\n\n\n",
+        b"\r\n*** 3 updates ***\r\n",
+        b"MNSPAWN 0123456789abcdef have\n",
+        b"\xff\xfe\0binary\x1b[31m",
+        b"x" * 300_000,
+    ],
+)
+async def test_what_a_login_shell_prints_first_is_skipped(noise: bytes) -> None:
+    assert await joined(saying(noise, b"\nMNSPAWN NONCE have\nlink")) == (b"link", True)
+
+
+async def test_the_answer_may_come_a_byte_at_a_time() -> None:
+    answer = b"motd\nMNSPAWN NONCE have\n"
+
+    async def talk(stdio: Stdio, nonce: str) -> int:
+        for byte in answer.replace(b"NONCE", nonce.encode()):
+            await stdio.stdout.write(bytes([byte]))
+            await asyncio.sleep(0)  # so that the reader takes it alone
+        await stdio.stdin.read()
+        return 0
+
+    assert await joined(talk) == (b"", True)
+
+
+def test_the_noise_is_kept_for_whoever_wants_to_know() -> None:
+    handshake = stub.Handshake("h1", "00ff")
+    assert handshake.feed(b"Welcome!\nbye") is None
+    assert handshake.feed(b"\nMNSPAWN 00ff ha") is None
+    assert handshake.feed(b"ve\nrest") == b"rest"
+    assert (handshake.answer, handshake.noise) == ("have", b"Welcome!\nbye")
+
+
+# -- none that comes up
+
+
+async def test_no_python() -> None:
+    error = await refused(saying(b"\n\nMNSPAWN NONCE nopython\n", stays=False))
+    assert isinstance(error, PythonMissing)
+    assert error.message.startswith("no Python (looked for python3")
+    named = await refused(saying(b"\nMNSPAWN NONCE nopython\n", stays=False), python="/opt/py/bin/python3")
+    assert named.message == "no Python at /opt/py/bin/python3"
+
+
+async def test_a_python_that_is_too_old() -> None:
+    error = await refused(saying(b"\nMNSPAWN NONCE old 2.7.18\n", status=1, stays=False))
+    assert isinstance(error, PythonTooOld)
+    assert error.message == "expected Python 3.6 or newer, found 2.7.18"
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "said"),
+    [
+        (b"This account is currently not available.\n", b"", "This account is currently not available."),
+        (b"", b"motd\nrbash: exec: restricted\n", "rbash: exec: restricted"),
+    ],
+)
+async def test_a_shell_that_refuses_commands_is_quoted(stdout: bytes, stderr: bytes, said: str) -> None:
+    error = await refused(saying(stdout, stderr=stderr, status=1, stays=False))
+    assert isinstance(error, ShellRefused)
+    assert error.message == f"the login shell ran no command (status 1): {said}"
+
+
+async def test_a_shell_that_ends_without_a_word() -> None:
+    error = await refused(saying(status=0, stays=False))
+    assert error.message == "the login shell ran no command (status 0)"
+
+
+async def test_a_shell_that_never_stops_talking() -> None:
+    error = await refused(saying(*[b"y\n" * 50_000] * 12))
+    assert isinstance(error, BootstrapError)
+    assert "printed 1 MiB before any command ran" in error.message
+
+
+async def test_a_damaged_archive_is_said() -> None:
+    error = await refused(saying(b"\nMNSPAWN NONCE damaged\n", status=1, stays=False))
+    assert error.message == "the stub said 'damaged'"
+
+
+async def test_a_login_script_that_waits_is_given_up_in_time() -> None:
+    connection = await connect(saying(b"Press return to continue"))
+    with pytest.raises(BootstrapError, match=r"connected, but no agent within 0.05 s"):
+        await join.join(connection, "h1", ("serve",), None, timeout=0.05)
+    await connection.close()
+
+
+async def test_a_server_that_opens_no_session() -> None:
+    connection = await connect(saying())
+    connection.refuses_sessions = True
+    with pytest.raises(ChannelRefused):
+        await join.join(connection, "h1", ("serve",), None, timeout=5.0)
+    await connection.close()
+
+
+async def test_an_agent_that_ends_before_it_says_hello_is_quoted() -> None:
+    dying = saying(b"\nMNSPAWN NONCE have\n", stderr=b"Traceback\nMemoryError\n", status=1, stays=False)
+    connection = await connect(dying)
+    process, diagnostics, _, _ = await join.join(connection, "h1", ("serve",), None, timeout=5.0)
+    error = await join.explain_silence(process, diagnostics, "h1")
+    assert error.message == "the agent ended with status 1: MemoryError"
+    await process.close()
+    await diagnostics.close()
+    await connection.close()
+
+
+# -- the command line
+
+
+@pytest.mark.parametrize("python", ["/opt/my py/python3", "python3;reboot", "$HOME/py", "a'b", "py`id`", ""])
+def test_an_interpreter_that_a_shell_could_misread_is_refused(python: str) -> None:
+    with pytest.raises(UsageError):
+        stub.compose(bundle.build(), "0" * 16, "1", ("serve",), python)
+
+
+def test_the_command_line_is_one_short_line_that_means_the_same_in_every_shell() -> None:
+    line = stub.compose(bundle.build(), "0" * 16, "1.2.3", ("attach", "r1", "0"), "~/py/bin/python3")
+    assert "\n" not in line
+    assert len(line) < 1800
+    assert "!" not in line
+    outside = "".join(line.split("'")[::2])
+    assert set(outside) <= set("abcdefghijklmnopqrstuvwxyz/- ")
+
+
+def test_nonces_differ() -> None:
+    assert len({stub.make_nonce() for _ in range(50)}) == 50
+    assert all(re.fullmatch("[0-9a-f]{16}", stub.make_nonce()) for _ in range(5))
+
+
+def test_the_archive_is_the_same_every_time_and_begins_with_stage_two() -> None:
+    bundle.build.cache_clear()
+    first = bundle.build()
+    bundle.build.cache_clear()
+    assert bundle.build() == first
+    assert zlib.decompress(first.content).startswith(b"mnspawn_agent/unpack.py\n")
+
+
+# -- one that is there already
+
+
+async def test_a_word_tells_whether_the_agent_is_still_there() -> None:
+    for word, is_there in ((b"here", True), (b"gone", False)):
+        connection = await connect(saying(b"\nMNSPAWN NONCE have\n", word + b"\nframes"))
+        found = await join.enter(connection, "h1", ("attach", "r1", "0"), None, 5.0)
+        assert (found is not None) is is_there
+        if found is not None:
+            process, diagnostics, _ = found
+            await process.close()
+            await diagnostics.close()
+        await connection.close()
+
+
+@pytest.mark.parametrize(("word", "is_clean"), [(b"left \n", True), (b"left 12,13\n", False)])
+async def test_reaping_says_whether_anything_is_left(word: bytes, is_clean: bool) -> None:
+    connection = await connect(saying(b"\nMNSPAWN NONCE have\n" + word))
+    assert await join.reap(connection, "h1", "r1", 0, None, 5.0) is is_clean
+    await connection.close()
+
+
+async def test_a_host_that_comes_up_and_falls_silent_is_given_up() -> None:
+    connection = await connect(saying(b"\nMNSPAWN NONCE have\n"))
+    with pytest.raises(BootstrapError, match="does not answer"):
+        await join.enter(connection, "h1", ("attach", "r1", "0"), None, 0.05)
+    with pytest.raises(BootstrapError, match="does not answer"):
+        await join.reap(connection, "h1", "r1", 0, None, 0.05)
+    await connection.close()
