@@ -71,12 +71,12 @@ def _become(
         signal.signal(number, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    limits.restore_open_files()
     stdin, stdout, stderr = streams
     os.dup2(os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin, 0)
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
     os.chdir(workdir)
+    limits.restore_open_files()
     os.execvpe(argv[0], argv, env)
 
 
