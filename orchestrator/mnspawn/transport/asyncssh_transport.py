@@ -297,14 +297,20 @@ def _closed(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostErro
     elif conn is not None and conn.get_extra_info("server_version") is None:
         hint = "too many connections at once (MaxStartups), or a firewall? it was tried again"
         return errors.ConnectionClosed(f"{hop.place} hung up before it said anything", host=hop.name, hint=hint)
-    elif "Too many authentication failures" in _reason(exc):
-        return refusals.too_many(hop, client.attempt)
     else:
         where = "while it let us in" if client.is_authenticating else "during the key exchange"
         error = errors.ConnectionClosed(f"{hop.place} hung up {where} ({_reason(exc)})", host=hop.name)
         error.hint = "sshd's log on the host says why"
     error.is_transient = False
     return error
+
+
+def _told(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostError:
+    """The server said goodbye with a reason; it may choose any code."""
+    if client is not None and "Too many authentication failures" in _reason(exc):
+        return refusals.too_many(hop, client.attempt)
+    is_ssh = client is None or (client.conn is not None and client.conn.get_extra_info("server_version") is not None)
+    return _closed(exc, hop, client) if is_ssh else _no_ssh(exc, hop, client)
 
 
 def _no_ssh(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostError:
@@ -342,12 +348,12 @@ TABLE: tuple[tuple[type[Exception], Any], ...] = (
     (asyncssh.KeyExchangeFailed, _no_common),
     (asyncssh.ConnectionLost, _closed),
     (asyncssh.ProtocolNotSupported, _no_ssh),
-    (asyncssh.ProtocolError, _no_ssh),
+    (asyncssh.ProtocolError, _told),
     (asyncssh.IllegalUserName, _bad_user),
     (asyncssh.MACError, _closed),
     (asyncssh.CompressionError, _closed),
     (asyncssh.ServiceNotAvailable, _closed),
-    (asyncssh.DisconnectError, _closed),
+    (asyncssh.DisconnectError, _told),
     (asyncssh.ChannelOpenError, _no_channel),
     (asyncssh.KeyImportError, _bad_key),
     (asyncssh.KeyEncryptionError, _bad_key),

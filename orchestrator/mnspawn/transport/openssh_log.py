@@ -17,15 +17,26 @@ def own_words(log: str) -> list[str]:
     return [line for line in lines if line and not LEVELS.match(line) and not line.startswith(("OpenSSH_", "@@@@"))]
 
 
-def explain(log: str, host: str, connect_timeout: float) -> errors.HostError:
+def explain(log: str, host: str) -> errors.HostError:
     """The error that a log ends in."""
     for pattern, make in TABLE:
         if match := re.search(pattern, log, re.MULTILINE):
             return make(match, log, host)
-    said = own_words(log)
-    if not said:
-        return errors.ConnectTimeout(f"no connection within {connect_timeout:g} s", host=host, hint=_SLOW)
+    said = own_words(log) or ["it ended without a word"]
     return errors.HostError(f"ssh: {said[-1]}", host=host, hint=f"try `ssh -v {host}`")
+
+
+def timed_out(log: str, host: str, connect_timeout: float) -> errors.HostError:
+    """What was waited for when ssh was given no more time."""
+    if "Authenticated to" in log:
+        what = "the server stopped answering after it let us in"
+    elif "Remote protocol version" in log:
+        what = "the server stopped answering during the handshake"
+    elif "Connection established" in log:
+        what = "something takes connections there but does not speak SSH"
+    else:
+        what = "the host does not answer"
+    return errors.ConnectTimeout(f"{what} ({connect_timeout:g} s)", host=host, hint=_SLOW)
 
 
 _Make = Callable[[re.Match[str], str, str], errors.HostError]

@@ -18,7 +18,7 @@ from mnspawn.errors import ChannelRefused, ConnectionClosed, HostError, Transpor
 from mnspawn.transport import openssh_log
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.child import ChildProcess, end
-from mnspawn.transport.route import ACCEPT_NEW, Router
+from mnspawn.transport.route import ACCEPT_NEW, Router, check_names
 
 _KEPT = 1 << 20  # of a log: about 500 bytes for each command
 
@@ -186,6 +186,7 @@ class OpensshTransport:
         return f"{target.address or target.name}:{target.port or 22}"
 
     async def connect(self, target: Target) -> _Connection:
+        check_names(target)
         if self._ssh is None:
             hint = "install openssh-client, or use --transport asyncssh"
             raise TransportUnavailable("there is no ssh program here", host=target.name, hint=hint)
@@ -211,13 +212,14 @@ class OpensshTransport:
             async with asyncio.timeout(timeout):
                 is_connected = await log.wait_for(openssh_log.CONNECTED)
         except TimeoutError:
-            is_connected = False
+            await end(master)
+            raise openssh_log.timed_out(log.text, target.name, timeout) from None
         except BaseException:
             await end(master)
             raise
         if not is_connected:
             await end(master)
-            raise openssh_log.explain(log.text, target.name, timeout)
+            raise openssh_log.explain(log.text, target.name)
         # should the master refuse, ssh would dial anew: this makes it give up instead
         through = ["-o", "ControlMaster=no", "-o", f"ControlPath={control}", "-o", "ProxyCommand=/bin/false"]
         return _Connection(target, [*self.argv(Target(target.name)), *through], self._folder, master, log)

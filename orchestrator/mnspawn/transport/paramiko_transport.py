@@ -201,7 +201,8 @@ class _Handshake:
             except BaseException:
                 if self._client is not None:
                     self._client.close()
-                    self._client.join(1.0)
+                    if self._client.is_alive():
+                        self._client.join(1.0)
                 sock.close()
                 raise
             finally:

@@ -187,6 +187,24 @@ def parse_destination(text: str) -> tuple[str | None, str, int | None]:
     return user or None, match.group(1) or match.group(3) or match.group(5), int(port) if port else None
 
 
+def check_names(target: Target) -> None:
+    """Refuse names that would be code in a shell.
+
+    Raises:
+        SettingsUnusable: one of them would.
+    """
+    try:
+        for name, bad, what in (
+            (target.name, _BAD_HOST, "host name"),
+            (target.address, _BAD_HOST, "host name"),
+            (target.user, _BAD_USER, "user name"),
+        ):
+            if name is not None:
+                _check_name(name, bad, what)
+    except UsageError as exc:
+        raise SettingsUnusable(str(exc), host=target.name) from exc
+
+
 def _check_name(name: str, bad: re.Pattern[str], what: str) -> None:
     if bad.search(name):
         raise UsageError(f"{what} {name!r} has characters that a shell would take as code, or none at all")

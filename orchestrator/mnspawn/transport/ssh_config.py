@@ -127,7 +127,7 @@ class HostConfig:
         value = self.get(keyword)
         if value is None or value.text.lower() == "none":
             return None
-        if not re.fullmatch(r"\d+|(\d+[smhdw])+", value.text.lower()):
+        if not re.fullmatch(r"(?:\d+[smhdw])*\d*", value.text.lower()):
             raise UsageError(f"expected a number, found {value.text!r}", place=value.origin)
         units = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
         return sum(int(n) * units[unit] for n, unit in re.findall(r"(\d+)([smhdw]?)", value.text.lower()))

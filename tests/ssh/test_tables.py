@@ -1,0 +1,82 @@
+"""The tables of errors and of marks are complete."""
+
+import inspect
+from pathlib import Path
+
+import asyncssh
+import paramiko
+import pytest
+from paramiko import ssh_exception
+
+from mnspawn import errors, transport
+from mnspawn.transport import asyncssh_transport, marks, openssh_log, paramiko_transport
+from tests.support.controller import REPOSITORY
+
+# raised where no connection to a host is: by server code, listeners, SFTP, terminals; or a warning to callers
+ELSEWHERE = {
+    asyncssh.BreakReceived,
+    asyncssh.ChannelListenError,
+    asyncssh.ConfigParseError,  # its parser is not used
+    asyncssh.KeyExportError,
+    asyncssh.KeyGenerationError,
+    asyncssh.PasswordChangeRequired,
+    asyncssh.ProcessError,
+    asyncssh.SignalReceived,
+    asyncssh.TerminalSizeChanged,
+    asyncssh.TimeoutError,
+}
+
+
+def test_every_exception_of_asyncssh_has_a_line() -> None:
+    raised = {
+        value
+        for _, value in inspect.getmembers(asyncssh, inspect.isclass)
+        if issubclass(value, Exception) and not value.__name__.startswith("SFTP")
+    }
+    known = tuple(foreign for foreign, _ in asyncssh_transport.TABLE)
+    assert {kind for kind in raised - ELSEWHERE - {asyncssh.Error} if not issubclass(kind, known)} == set()
+
+
+def test_every_exception_of_paramiko_has_a_line() -> None:
+    raised = {value for _, value in inspect.getmembers(ssh_exception, inspect.isclass) if issubclass(value, Exception)}
+    known = tuple(foreign for foreign, _ in paramiko_transport.TABLE)
+    assert {kind for kind in raised if not issubclass(kind, known)} == set()
+    assert issubclass(paramiko.SSHException, known)
+
+
+@pytest.mark.parametrize(
+    ("log", "kind"),
+    [
+        ("ssh: connect to host h port 22: Connection refused\n", errors.ConnectionRefused),
+        ("ssh: connect to host h port 22: No route to host\n", errors.NoRoute),
+        ("ssh: connect to host h port 22: Network is unreachable\n", errors.NoRoute),
+        ("ssh: connect to host h port 22: Connection timed out\n", errors.ConnectTimeout),
+        ("Connection timed out during banner exchange\n", errors.ConnectTimeout),
+        ("ssh: Could not resolve hostname h: Name or service not known\n", errors.NameUnknown),
+        ("ssh: Could not resolve hostname h: Temporary failure in name resolution\n", errors.LookupFailed),
+        ("kex_exchange_identification: Connection closed by remote host\n", errors.ConnectionClosed),
+        ("kex_exchange_identification: read: Connection reset by peer\n", errors.ConnectionClosed),
+        ("Unable to negotiate: no matching cipher found. Their offer: 3des-cbc\n", errors.NoCommonAlgorithm),
+        ("Unable to negotiate: no matching host key type found. Their offer: ssh-dss\n", errors.NoCommonAlgorithm),
+        ("Host key verification failed.\n", errors.HostKeyUnknown),
+        ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\n", errors.HostKeyChanged),
+        ("root@h: Permission denied (publickey,password).\n", errors.AuthRefused),
+        ("Received disconnect: Too many authentication failures\n", errors.AuthRefused),
+        ("/root/.ssh/config: line 3: Bad configuration option: prot\n", errors.SettingsUnusable),
+        ("Bad owner or permissions on /root/.ssh/config\n", errors.SettingsUnusable),
+        ("something that nobody has seen yet\n", errors.HostError),
+    ],
+)
+def test_what_ssh_says_has_a_line(log: str, kind: type[errors.HostError]) -> None:
+    error = openssh_log.explain(f"debug1: Connecting\n{log}", "h")
+    assert type(error) is kind
+    assert "{" not in error.message
+
+
+def test_every_transport_has_its_marks_with_reasons() -> None:
+    assert set(marks.MARKS) == set(transport.NAMES)
+    assert [reason for reasons in marks.MARKS.values() for reason in reasons.values() if len(reason) < 10] == []
+
+
+def test_the_documentation_has_the_table() -> None:
+    assert marks.table() in Path(REPOSITORY / "docs" / "ssh.md").read_text(encoding="utf-8")
