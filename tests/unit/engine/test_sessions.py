@@ -1,0 +1,184 @@
+"""Both halves of a link against each other, over wires that are cut at every byte."""
+
+from mnspawn.core.session import (
+    Complete,
+    Done,
+    Drained,
+    Exited,
+    Gap,
+    HostSession,
+    LinkLost,
+    Output,
+    SessionEvent,
+    Started,
+)
+from mnspawn_agent.protocol import messages
+from mnspawn_agent.protocol.channel import Channel, Received, Synced
+from tests.unit.protocol.cable import Cable
+
+STAMP = 1700000000.5
+CHUNK = 7
+STREAMS = {(0, 1): b"rank 0 says a lot\n" * 3, (0, 2): b"oops\n", (1, 1): b"", (1, 2): bytes(range(60))}
+
+
+class ModelAgent:
+    """What posix/loop.py does with its channel, without a system: streams are bytes, a pod is three messages.
+
+    Args:
+        kept: offset of the oldest byte that is still there, by stream.
+    """
+
+    def __init__(self, kept: dict[tuple[int, int], int] | None = None) -> None:
+        self.channel = Channel(0.0)
+        self._offsets = dict.fromkeys(STREAMS, 0)
+        self._kept = kept or {}
+        self.is_told_to_go = False
+        for rank in (0, 1):
+            self.channel.send(messages.make(messages.STARTED, rank=rank, pid=100 + rank, at=0.0))
+        for rank in (1, 0):
+            self._end(rank)
+        sizes = [[rank, stream, len(text)] for (rank, stream), text in STREAMS.items()]
+        self.channel.send(messages.make(messages.DONE, leftovers=[], swept=0, sizes=sizes))
+
+    def _end(self, rank: int) -> None:
+        sizes = [[stream, len(text)] for (owner, stream), text in STREAMS.items() if owner == rank]
+        self.channel.send(
+            messages.make(
+                messages.EXITED, rank=rank, pid=100 + rank, code=rank, at=0.0, seconds=1.0, stopped=False,
+                killed=False, is_disk_full=False, sizes=sizes, tail=[],
+            )
+        )  # fmt: skip
+
+    # -- an End of a Cable
+    def data_to_send(self, now: float) -> bytes:
+        for (rank, stream), text in STREAMS.items():
+            offset = self._offsets[rank, stream]
+            chunk = text[offset : offset + min(CHUNK, self.channel.output_allowance)]
+            if chunk:
+                self.channel.send_output(rank, stream, offset, chunk, STAMP)
+                self._offsets[rank, stream] += len(chunk)
+        return self.channel.data_to_send(now)
+
+    def receive(self, chunk: bytes, now: float) -> None:
+        self.channel.receive(chunk, now)
+        for event in self.channel.events():
+            if isinstance(event, Received):
+                self.is_told_to_go = event.message["type"] == messages.FINISH
+            elif isinstance(event, Synced):
+                self._rewind({(rank, stream): offset for rank, stream, offset in event.message["offsets"]})
+
+    def _rewind(self, offsets: dict[tuple[int, int], int]) -> None:
+        for key in STREAMS:
+            wanted = offsets.get(key, 0)
+            start = max(wanted, self._kept.get(key, 0))
+            self._offsets[key] = start
+            if start > wanted:
+                rank, stream = key
+                self.channel.send(
+                    messages.make(messages.LOST_OUTPUT, rank=rank, stream=stream, offset=wanted, count=start - wanted)
+                )
+
+
+class Controller:
+    """What the engine does with a session: passes events on, pays for output, says FINISH when all is there."""
+
+    def __init__(self, window: int = 40) -> None:
+        self.session = HostSession(0.0, window)
+        self.events: list[SessionEvent] = []
+
+    def data_to_send(self, now: float) -> bytes:
+        return self.session.data_to_send(now)
+
+    def receive(self, chunk: bytes, now: float) -> None:
+        self.session.receive(chunk, now)
+        for event in self.session.events():
+            self.events.append(event)
+            if isinstance(event, Output):
+                self.session.consumed(len(event.chunk))
+            elif isinstance(event, Complete):
+                self.session.send(messages.make(messages.FINISH, keep=True))
+
+    def text(self, rank: int, stream: int) -> bytes:
+        return b"".join(e.chunk for e in self.events if isinstance(e, Output) and (e.rank, e.stream) == (rank, stream))
+
+    def count(self, kind: type) -> int:
+        return sum(isinstance(event, kind) for event in self.events)
+
+
+def reconnect(controller: Controller, agent: ModelAgent, now: float) -> None:
+    controller.session.resume(now)
+    agent.channel.resume(now, {})
+    agent.channel.events()
+
+
+def whole_run() -> int:
+    cable = Cable(Controller(), ModelAgent())
+    cable.pass_on(0.0)
+    return cable.carried
+
+
+def check(controller: Controller, agent: ModelAgent) -> None:
+    assert {key: controller.text(*key) for key in STREAMS} == STREAMS
+    kinds = (Started, Exited, Drained, Done, Complete, Gap)
+    assert [controller.count(kind) for kind in kinds] == [2, 2, 2, 1, 1, 0]
+    assert agent.is_told_to_go
+    for rank in (0, 1):
+        own: list[SessionEvent] = [e for e in controller.events if isinstance(e, Output) and e.rank == rank]
+        started = next(e for e in controller.events if isinstance(e, Started) and e.rank == rank)
+        drained = next(e for e in controller.events if isinstance(e, Drained) and e.exited.rank == rank)
+        places = [controller.events.index(event) for event in (started, *own, drained)]
+        assert places == sorted(places)
+
+
+def test_a_whole_run_over_a_good_wire() -> None:
+    controller, agent = Controller(), ModelAgent()
+    Cable(controller, agent, piece=11, delay=0.01).pass_on(0.0)
+    check(controller, agent)
+
+
+def test_a_wire_cut_anywhere_costs_no_byte_and_repeats_none() -> None:
+    for cut in range(whole_run()):
+        controller, agent = Controller(), ModelAgent()
+        Cable(controller, agent, budget=cut, piece=97).pass_on(0.0)
+        reconnect(controller, agent, now=1.0)
+        Cable(controller, agent, piece=97).pass_on(1.0)
+        check(controller, agent)
+        assert controller.count(LinkLost) == 1
+
+
+def test_wires_that_break_again_and_again_only_take_longer() -> None:
+    for budget in range(450, 900, 13):
+        controller, agent = Controller(), ModelAgent()
+        for attempt in range(100):
+            cable = Cable(controller, agent, budget=budget, piece=5)
+            cable.pass_on(float(attempt))
+            if not cable.is_cut:
+                break
+            reconnect(controller, agent, now=attempt + 0.5)
+        check(controller, agent)
+
+
+def test_a_tiny_window_only_takes_longer() -> None:
+    controller, agent = Controller(window=4), ModelAgent()
+    Cable(controller, agent).pass_on(0.0)
+    check(controller, agent)
+
+
+def test_nothing_is_sent_to_a_controller_that_does_not_pay() -> None:
+    session, agent = HostSession(0.0, 30), ModelAgent()
+    Cable(session, agent).pass_on(0.0)
+    assert sum(len(event.chunk) for event in session.events() if isinstance(event, Output)) == 30
+
+
+def test_bytes_that_went_while_the_link_was_down_are_counted_and_the_rest_comes() -> None:
+    controller, agent = Controller(), ModelAgent(kept={(0, 1): 30, (1, 2): 60})
+    controller.receive(b"", 0.0)
+    agent.receive(b"", 0.0)
+    reconnect(controller, agent, now=1.0)
+    Cable(controller, agent).pass_on(1.0)
+    gaps = {(g.rank, g.stream): (g.offset, g.count) for g in controller.events if isinstance(g, Gap)}
+    assert gaps == {(0, 1): (0, 30), (1, 2): (0, 60)}
+    assert controller.text(0, 1) == STREAMS[0, 1][30:]
+    assert controller.text(1, 2) == b""
+    assert [controller.count(kind) for kind in (Drained, Done, Complete)] == [2, 1, 1]
+    assert agent.is_told_to_go
