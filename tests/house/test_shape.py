@@ -43,7 +43,7 @@ def test_modules_say_their_job_in_their_first_line() -> None:
         docstring = ast.get_docstring(tree(path)) or ""
         is_empty = not path.read_text(encoding="utf-8").strip()
         first = docstring.partition("\n")[0]
-        if not (first.endswith((".", ".)")) or (is_empty and path.name == "__init__.py")):
+        if not (first.endswith((".", ".)", "?")) or (is_empty and path.name == "__init__.py")):
             found.append(f"{shown(path)}: {first!r}")
     assert found == []
 
@@ -92,7 +92,9 @@ NEVER_PUBLISHED = {
         r"del|ai[- ]gener",
         r"ated)\b",
     ),
-    "a secret": _joined("-----BEGIN [A-Z ]*PRIVATE", " KEY-----|AKIA[0-9A-Z]{16}|ghp_[0-9A-Za-z]{36}"),
+    "a secret": _joined(
+        "-----BEGIN [A-Z ]*PRIVATE", r" KEY-----\s+[0-9A-Za-z+/]{40}|AKIA[0-9A-Z]{16}|ghp_[0-9A-Za-z]{36}"
+    ),
 }
 LOCK_FILES = {"uv.lock", "poetry.lock", "pylock.toml", "Pipfile.lock", "pdm.lock"}
 
