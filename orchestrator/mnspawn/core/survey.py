@@ -100,6 +100,22 @@ def share_of(view: HostView, nproc: int | str | None) -> Share:
     return Share(count_trainers(view, nproc), devices, kind)
 
 
+def usable_addresses(view: HostView) -> list[str]:
+    """The host's addresses on the network that was asked for; all of them where none was.
+
+    Raises:
+        Unfit: --network or the inventory's network fits none.
+    """
+    own = _interfaces(view)
+    if view.network is None:
+        return [address for _, address in own]
+    usable = [address for name, address in own if _is_in(name, address, view.network)]
+    if not usable:
+        has = ", ".join(f"{name} {address}" for name, address in own) or "none"
+        raise Unfit(f"expected an address in network {view.network}, found {has}")
+    return usable
+
+
 def candidate_addresses(views: Sequence[HostView]) -> list[list[str]]:
     """For every host, the data addresses worth trying, best first.
 
@@ -107,7 +123,7 @@ def candidate_addresses(views: Sequence[HostView]) -> list[list[str]]:
     several hosts have (docker0) says nothing about either.
 
     Raises:
-        Unfit: --network or the inventory's network fits no address of a host; the text names it.
+        Unfit: as usable_addresses.
     """
     share_stack = len({view.facts.get("netid") for view in views}) == 1
     owners: dict[str, set[Any]] = {}
@@ -119,14 +135,7 @@ def candidate_addresses(views: Sequence[HostView]) -> list[list[str]]:
         if view.data_address is not None:
             found.append([view.data_address])
             continue
-        own = _interfaces(view)
-        if view.network is not None:
-            usable = [address for name, address in own if _is_in(name, address, view.network)]
-            if not usable:
-                has = ", ".join(f"{name} {address}" for name, address in own) or "none"
-                raise Unfit(f"{view.name}: expected an address in network {view.network}, found {has}")
-        else:
-            usable = [address for _, address in own]
+        usable = usable_addresses(view)
         first = [_plain(view.control), _plain(str(view.facts.get("ssh_address", "")))]
         ordered = [a for a in dict.fromkeys(first) if a in usable] + [a for a in usable if a not in first]
         kept = [a for a in ordered if share_stack or (not _is_loopback(a) and len(owners[a]) == 1)]

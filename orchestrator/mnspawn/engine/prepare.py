@@ -112,11 +112,19 @@ class Preparation:
         counts = [share.count for share in self.shares]
         firsts = [sum(counts[:index]) for index in range(len(counts))]
         self.ranks = [list(range(first, first + count)) for first, count in zip(firsts, counts, strict=True)]
-        try:
-            self.candidates = survey.candidate_addresses(self.views)
-        except survey.Unfit as exc:
-            name, _, reason = str(exc).partition(": ")
-            raise PlanRefused([(name, reason)], hint="choose another network with --network") from exc
+        self._check_networks()
+        self.candidates = survey.candidate_addresses(self.views)
+
+    def _check_networks(self) -> None:
+        unfit = []
+        for view in self.views:
+            try:
+                if view.data_address is None:
+                    survey.usable_addresses(view)
+            except survey.Unfit as exc:
+                unfit.append((view.name, str(exc)))
+        if unfit:
+            raise PlanRefused(unfit, hint="choose another network with --network")
 
     def _share_out(self) -> list[survey.Share]:
         if self._request.share is not None:
