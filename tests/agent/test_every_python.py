@@ -10,10 +10,14 @@ from tests.support import Cluster, pythons
 
 pytestmark = pytest.mark.netns
 SHOW = """
-import os, subprocess, sys
+import os, subprocess, sys, time
 sys.stdout.write("python %d.%d\\n" % sys.version_info[:2])
 sys.stdout.flush()
 subprocess.Popen(["sleep", "99"], start_new_session=True)
+here = "/tmp/%s-" % os.environ["MNSPAWN_RUN_ID"]
+open(here + os.environ["RANK"], "w").close()
+while not os.path.exists(here + "0"):
+    time.sleep(0.01)
 sys.exit(7 if os.environ["RANK"] == "1" else 0)
 """
 
