@@ -9,6 +9,7 @@ from mnspawn_inventory.formats.ansible_range import expand_pattern
 from mnspawn_inventory.formats.yaml_nodes import Builder, compose
 from mnspawn_inventory.text import Text
 
+MAX_GROUPS = 100_000
 SECTIONS = ("hosts", "children", "vars")
 
 
@@ -33,11 +34,13 @@ class _Reader:
     def __init__(self, path: str, source: AnsibleSource) -> None:
         self.build = Builder(path)
         self._source = source
+        self._entries = 0
 
     def group(self, key: Any, node: Any, depth: int) -> str:
         place = self.build.place(key)
         name = names.check_group(self.build.shown(key), place)
-        if depth > MAX_DEPTH:
+        self._entries += 1
+        if depth > MAX_DEPTH or self._entries > MAX_GROUPS:  # aliases of aliases grow beyond all bounds
             raise InventoryError("groups are nested too deeply", place=place, found=name)
         group = self._source.group(name, place)
         for section, content in self.build.pairs(node, f"the group {name}"):

@@ -6,7 +6,8 @@ from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats.ansible_template import Opaque
 from mnspawn_inventory.text import Text
 
-MAX_NODES = 5_000_000  # aliases of aliases ("billion laughs") grow beyond all memory
+MAX_NODES = 1_000_000  # aliases of aliases ("billion laughs") grow beyond all memory
+MAX_LEVELS = 100
 PLAIN_TAGS = "tag:yaml.org,2002:"
 
 
@@ -47,7 +48,7 @@ class Builder:
     def place(self, node: Any) -> Origin:
         return Origin(self._source, node.start_mark.line + 1, node.start_mark.column + 1)
 
-    def pairs(self, node: Any, what: str) -> list[tuple[Any, Any]]:
+    def pairs(self, node: Any, what: str, depth: int = 0) -> list[tuple[Any, Any]]:
         """Key and value nodes of a mapping, `<<` merged in; none for an empty node.
 
         Raises:
@@ -57,6 +58,8 @@ class Builder:
 
         if self.is_empty(node):
             return []
+        if depth > MAX_LEVELS:
+            raise InventoryError("a mapping that is merged into itself", place=self.place(node), found="<<")
         if not isinstance(node, yaml.MappingNode):
             raise InventoryError(f"not {what}", place=self.place(node), found=self.shown(node), expected="a mapping")
         merged: dict[str, tuple[Any, Any]] = {}
@@ -64,7 +67,7 @@ class Builder:
         for key, value in node.value:
             if key.tag == "tag:yaml.org,2002:merge":
                 for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                    for pair in self.pairs(one, "a mapping to merge"):
+                    for pair in self.pairs(one, "a mapping to merge", depth + 1):
                         merged.setdefault(self.shown(pair[0]), pair)
                 continue
             name = self.shown(key)
@@ -87,8 +90,10 @@ class Builder:
         import yaml
 
         self._nodes += 1
-        if self._nodes > MAX_NODES or depth > 100:
-            raise InventoryError("a value is nested too deeply", place=self.place(node))
+        if self._nodes > MAX_NODES or depth > MAX_LEVELS:
+            raise InventoryError(
+                "a value is nested too deeply", place=self.place(node), expected=f"at most {MAX_LEVELS} levels"
+            )
         if not node.tag.startswith(PLAIN_TAGS):
             return self._text_of_unsafe(node)
         if isinstance(node, yaml.MappingNode):
