@@ -233,8 +233,8 @@ class Drive:
         self._act()
 
     def _fail(self, index: int, error: HostError) -> None:
-        if self._machine.state is policy.RunState.DONE:
-            return  # it was given up before
+        if self._machine.state is policy.RunState.DONE or index in self._failures:
+            return  # it was given up before, and the first reason is the one that counts
         self._failures[index] = error
         self._tell(seen.HostFailed(time.time(), self._hosts[index].name, error.message))
         self._look_for_answers()
