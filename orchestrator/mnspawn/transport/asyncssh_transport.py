@@ -140,8 +140,11 @@ class AsyncsshTransport:
         hop = self._router.hop(target)
         names = list(algorithms.RSA_SIGNATURES) if kind == "ssh-rsa" else [kind]
         client = _Collector()
-        with contextlib.suppress(errors.HostKeyError, errors.NoCommonAlgorithm):  # it never gets past the key
+        try:
             await _hang_up(await self._open(hop, hop.connect_timeout, client, names))
+        except errors.HostError:  # it never gets past the key; without a key of this type not even there
+            if client.conn is None or client.conn.get_extra_info("server_version") is None:
+                raise
         return client.key
 
     def hop(self, target: Target) -> Hop:
@@ -222,7 +225,8 @@ class AsyncsshTransport:
             "config": None,
             "username": hop.user,
             "host_key_alias": hop.known_as,
-            "known_hosts": ([], authorities, _importable(self._host_keys.revoked(hop))),
+            # plain keys are ours to check; only what a certificate is made of asyncssh must know to be revoked
+            "known_hosts": ([], authorities, _importable(self._host_keys.revoked(hop)) if authorities else []),
             "server_host_key_algs": host_key_algorithms,
             "kex_algs": choose("key exchange", "kex", algorithms.KEX, kex.get_kex_algs()),
             "encryption_algs": choose("cipher", "ciphers", algorithms.CIPHERS, encryption.get_encryption_algs()),
