@@ -1,7 +1,7 @@
 """Runs a shipped function inside a trainer and writes what becomes of it into the rank's result file. Stands alone.
 
-It lies in the run's folder beside `job.json`, `function.pickle` and `cloudpickle.zip`; its argument is nothing, or `fork`
-(one interpreter becomes all trainers of the host: see posix/forkserver.py). The result file takes records
+It lies in the run's folder beside `job.json`, `function.pickle` and `cloudpickle.zip`. Its argument is nothing, or
+`fork`: one interpreter becomes all trainers of the host (posix/forkserver.py). The result file takes records
 
     kind (1 byte), length (4 bytes, big-endian), body
 
@@ -33,6 +33,7 @@ class Results:
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._owner = os.getpid()
 
     def write(self, piece: Any) -> int:
         """A piece of a pickle."""
@@ -48,6 +49,8 @@ class Results:
         self._write_all(HEAD.pack(kind, len(body)) + body)
 
     def _write_all(self, octets: Any) -> None:
+        if os.getpid() != self._owner:
+            return  # the function forked, and its child came back here: it has no rank
         with memoryview(octets) as view:
             start = 0
             while start < len(view):
@@ -237,10 +240,7 @@ def fork_ranks(folder: str, job: Dict[str, Any]) -> None:
     """Import what the function needs, then become every rank in turn. Returns in the server only; see run_rank."""
     requests = json.loads(read_line(0).decode("ascii"))
     for name in job["preload"]:
-        try:
-            importlib.import_module(name)
-        except Exception:  # noqa: BLE001 - perhaps the function minds it, perhaps it never imports it
-            pass
+        try_import(name)
     loaded = Loaded(folder, job)
     is_fresh = has_device_context()
     for request in requests["trainers"]:
@@ -249,6 +249,14 @@ def fork_ranks(folder: str, job: Dict[str, Any]) -> None:
                 os.execv(sys.executable, [sys.executable, "-u", os.path.abspath(__file__)])
             run_rank(loaded, job)
             return
+
+
+def try_import(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+    except Exception:  # noqa: BLE001 - a module's own code; perhaps the function minds it, perhaps it never imports it
+        return False
+    return True
 
 
 def read_line(fd: int) -> bytes:

@@ -1,0 +1,135 @@
+"""Runs one run in a thread of its own with a loop of its own, for callers that have no loop, or one of another kind.
+
+So a run goes on while the caller computes, whatever it holds up, and works the same in scripts, threads and notebooks.
+"""
+
+import asyncio
+import atexit
+import sys
+import threading
+from collections.abc import Callable, Sequence
+
+from .engine.control import Control
+from .engine.request import Listener, RunRequest
+from .errors import InternalError, MnspawnError
+from .report import RunReport
+
+EXIT_LIMIT = 15.0  # seconds at the interpreter's end for runs to be stopped
+
+
+class Background:
+    """One run. `wait` for its end, then take `outcome`.
+
+    Args:
+        listeners: told in the run's thread, closed when all is said.
+        ends_with_us: at the interpreter's end the run is killed instead of waited for.
+        on_end: called in the run's thread, last of all.
+    """
+
+    def __init__(
+        self,
+        request: RunRequest,
+        listeners: Sequence[Listener],
+        *,
+        ends_with_us: bool = False,
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
+        self.control = Control()
+        self.ends_with_us = ends_with_us
+        self.grace = request.grace
+        self._request = request
+        self._listeners = listeners
+        self._on_end = on_end
+        self._report: RunReport | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="mnspawn run", daemon=True)
+
+    def start(self) -> None:
+        _running.add(self)
+        self._thread.start()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end of the run and of its thread; False when that did not come in time."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def wait_stopping(self) -> RunReport:
+        """Wait for the end; Ctrl-C stops the run, a second one kills it, and is raised again when nothing is left.
+
+        Raises:
+            KeyboardInterrupt: after the run has ended.
+            MnspawnError: as `outcome`.
+        """
+        interrupts = 0
+        while True:
+            try:
+                self.wait()
+                break
+            except KeyboardInterrupt:
+                interrupts += 1
+                if interrupts > 2:
+                    raise
+                self.control.stop(self.grace if interrupts == 1 else 0.0, "KeyboardInterrupt")
+        if interrupts:
+            raise KeyboardInterrupt
+        return self.outcome()
+
+    def outcome(self) -> RunReport:
+        """The report of the run that has ended; raises what it ended in before its start."""
+        if self._error is not None:
+            raise self._error
+        assert self._report is not None
+        return self._report
+
+    def _run(self) -> None:
+        try:
+            self._report = asyncio.run(self._main())
+        except BaseException as exc:  # noqa: BLE001 - it is raised where the run is waited for
+            self._error = _only(exc)
+        finally:
+            self.control.release()
+            _running.discard(self)
+            if self._on_end is not None:
+                self._on_end()
+
+    async def _main(self) -> RunReport:
+        from .engine.drive import Drive
+
+        try:
+            outcome = await Drive(self._request, self._listeners, is_dry=False, control=self.control).execute()
+            assert isinstance(outcome, RunReport)
+            return outcome
+        finally:
+            for listener in self._listeners:
+                await listener.aclose()
+
+
+_running: set[Background] = set()
+
+
+def _only(error: BaseException) -> BaseException:
+    """The one error inside groups; a mishap of ours is told as such."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, MnspawnError):
+        return error
+    ours = InternalError(f"{type(error).__name__}: {error}", hint="this is a bug in mnspawn, please report it")
+    ours.__cause__ = error
+    return ours
+
+
+@atexit.register
+def _end_all() -> None:
+    """The interpreter ends: wait for the runs that are still there, as multiprocessing does, or stop them."""
+    was_interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt
+    for run in list(_running):
+        try:
+            if run.ends_with_us or was_interrupted:
+                run.control.stop(0.0 if run.ends_with_us else run.grace, "the caller ends")
+                run.wait(EXIT_LIMIT)
+            else:
+                run.wait()
+        except KeyboardInterrupt:
+            was_interrupted = True
+            run.control.stop(run.grace, "KeyboardInterrupt")
+            run.wait(EXIT_LIMIT)

@@ -1,0 +1,1 @@
+"""Functions across hosts: what `mnspawn.spawn` and `mnspawn.multiprocessing` stand on."""

@@ -1,0 +1,99 @@
+"""Which devices each host gives to a spawned function: Paddle's rules, applied to what every host itself has. Pure."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from ..core.survey import VISIBLE, HostView, Share, Unfit, count_trainers, share_of, visible_devices
+from ..errors import PlanRefused
+from .errors import DeviceError, OptionError
+
+BACKENDS = ("nccl", "gloo", "bkcl", "auto", "heter", "xccl", "flagcx")  # words that Paddle knows
+KIND_OF = {"nccl": "gpu", "bkcl": "xpu"}
+CARD = {"gpu": "gpu", "xpu": "xpu"}
+
+
+def check_backend(backend: str) -> str:
+    """Raises OptionError (a ValueError): Paddle would not take it either."""
+    if backend not in BACKENDS:
+        raise OptionError(
+            f"paddle.distributed initialize error, backend argument can only be one of "
+            f"{', '.join(repr(word) for word in BACKENDS)}, but got {backend!r}"
+        )
+    if backend in ("heter", "flagcx"):
+        raise OptionError(f"backend must be one of 'gloo, nccl, bkcl, xccl', found {backend!r}")
+    return backend
+
+
+def check_selected(option: str, selected: tuple[str, ...], nprocs: int) -> None:
+    """Raises OptionError: as many devices as processes have to be selected."""
+    if nprocs != -1 and len(selected) != nprocs:
+        raise OptionError(
+            f"The number of selected devices({len(selected)}) is not equal to the number of spawn processes({nprocs}),"
+            f" please ensure that the correct `nprocs` and `{option}` arguments are passed."
+        )
+
+
+def rule(nprocs: int, backend: str, selected: tuple[str, ...]) -> Callable[[Sequence[HostView]], list[Share]]:
+    """What a run asks when every host has told its facts.
+
+    Args:
+        nprocs: per host; -1 for the host's slots, else one per device, else one per CPU.
+        backend: checked.
+        selected: absolute ids of the devices to use; () for the first that are visible.
+    """
+    return partial(_share_out, nprocs, backend, selected)
+
+
+def _share_out(nprocs: int, backend: str, selected: tuple[str, ...], views: Sequence[HostView]) -> list[Share]:
+    """Raises DeviceError, OptionError: a host does not have what was asked for. PlanRefused: as `survey` says."""
+    shares, unfit = [], []
+    for view in views:
+        try:
+            shares.append(_share(nprocs, backend, selected, view))
+        except Unfit as exc:
+            unfit.append((view.name, str(exc)))
+    if unfit:
+        raise PlanRefused(unfit)
+    return shares
+
+
+def _share(nprocs: int, backend: str, selected: tuple[str, ...], view: HostView) -> Share:
+    has = str(view.facts.get("device_kind", "cpu"))
+    wanted = KIND_OF.get(backend, "gpu" if backend == "auto" and has == "cpu" else has)
+    if backend == "gloo" or (backend == "auto" and has == "cpu" and not selected):
+        return Share(count_trainers(view, "cpu" if view.slots is None else None) if nprocs == -1 else nprocs)
+    if backend == "xccl" and has in ("cpu", "gpu", "xpu"):
+        raise DeviceError(f"{view.name}: expected a custom device for backend xccl, found {has}")
+    positions = visible_devices(view) if wanted == has else ()
+    variable = VISIBLE.get(wanted, f"FLAGS_selected_{wanted}s")
+    if selected:
+        check_selected(f"{wanted}s", selected, nprocs)
+        return Share(len(selected), _positions_of(selected, positions, wanted, variable, view), wanted)
+    if nprocs == -1:
+        share = share_of(view, None)
+        count = share.count if positions else 1
+    else:
+        count = nprocs
+    if len(positions) < count:
+        raise DeviceError(
+            f"{view.name}: the number of visible devices({len(positions)}) is less than the number of spawn "
+            f"processes({count}), please ensure that the correct `nprocs` argument is passed or the environment "
+            f"variable `{variable}` is correctly configured."
+        )
+    return Share(count, positions[:count], wanted)
+
+
+def _positions_of(
+    selected: tuple[str, ...], positions: tuple[int, ...], kind: str, variable: str, view: HostView
+) -> tuple[int, ...]:
+    """Positions inside the host's visible list of devices that are named by their absolute ids."""
+    listed = view.facts.get("env", {}).get(variable)
+    every = [entry.strip() for entry in listed.split(",")] if listed else [str(p) for p in range(len(positions))]
+    usable = [every[position] for position in positions if position < len(every)]
+    for card in selected:
+        if card not in usable:
+            raise OptionError(
+                f"{view.name}: The selected {CARD.get(kind, kind)} card {card} cannot found in {variable} "
+                f"({','.join(usable)})."
+            )
+    return tuple(every.index(card) for card in selected)

@@ -1,0 +1,101 @@
+"""One rank as its caller sees it: where it runs, whether it lives, how it ended; and Paddle's queues."""
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class Owner(Protocol):
+    """What a rank's view asks its context for."""
+
+    def send_signal(self, rank: int, name: str) -> None: ...
+
+    def wait_for_rank(self, rank: int, timeout: float | None) -> bool: ...
+
+    def has_returned(self, rank: int) -> bool: ...
+
+    def result(self, rank: int) -> Any: ...
+
+    def traceback_of(self, rank: int) -> str | None: ...
+
+    def is_over(self, rank: int) -> bool: ...
+
+    def raise_error(self) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class SpawnedProcess:
+    """A rank's process, on whatever host.
+
+    Attributes:
+        pid: on its host; None until it runs.
+        exitcode: None while it runs; negative for a signal.
+        stopped: it was ended because of others.
+    """
+
+    rank: int
+    local_rank: int
+    host: str
+    _owner: Owner = field(repr=False)
+    pid: int | None = None
+    exitcode: int | None = None
+    stopped: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"rank {self.rank}"
+
+    def is_alive(self) -> bool:
+        return self.pid is not None and self.exitcode is None and not self._owner.is_over(self.rank)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for this rank's end, whatever it is."""
+        self._owner.wait_for_rank(self.rank, timeout)
+
+    def terminate(self) -> None:
+        """SIGTERM to the process and those that it started in its group."""
+        self._owner.send_signal(self.rank, signal.SIGTERM.name)
+
+    def kill(self) -> None:
+        """SIGKILL to the process and those that it started in its group."""
+        self._owner.send_signal(self.rank, signal.SIGKILL.name)
+
+
+class _Queue:
+    """What one rank sends, once."""
+
+    def __init__(self, owner: Owner, rank: int, has_it: Callable[[int], bool], take: Callable[[int], Any]) -> None:
+        self._owner = owner
+        self._rank = rank
+        self._has_it = has_it
+        self._take = take
+        self._is_taken = False
+
+    def empty(self) -> bool:
+        return self._is_taken or not self._has_it(self._rank)
+
+    def get(self) -> Any:
+        """Wait for what the rank sends.
+
+        Raises:
+            EOFError: nothing will come any more.
+            Exception: the run ended in it before anything came.
+        """
+        if not self._is_taken:
+            self._owner.wait_for_rank(self._rank, None)
+            if self._has_it(self._rank):
+                self._is_taken = True
+                return self._take(self._rank)
+            self._owner.raise_error()
+        raise EOFError(f"rank {self._rank} sends nothing more")
+
+
+def return_queue(owner: Owner, rank: int) -> _Queue:
+    """Paddle's `return_queues[i]`: the rank's result."""
+    return _Queue(owner, rank, owner.has_returned, owner.result)
+
+
+def error_queue(owner: Owner, rank: int) -> _Queue:
+    """Paddle's `error_queues[i]`: the rank's traceback, if it raised."""
+    return _Queue(owner, rank, lambda index: owner.traceback_of(index) is not None, owner.traceback_of)

@@ -1,0 +1,151 @@
+"""Starts a function on every rank: from the arguments of a spawn to its context."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from .. import compose, echo
+from ..background import Background
+from ..engine.request import Listener, RunRequest
+from ..plan import Program
+from . import devices, function, options, outcomes
+from .context import SpawnContext
+from .errors import ArgumentTypeError
+from .process import SpawnedProcess
+from .watcher import Watcher
+
+TORCH_GRACE = 30.0  # seconds between SIGTERM and SIGKILL in torch
+
+
+def check_function(func: object, args: object) -> tuple[Any, ...]:
+    """The arguments as a tuple.
+
+    Raises:
+        ArgumentTypeError: func can't be called, or args are no arguments.
+    """
+    if not callable(func):
+        raise ArgumentTypeError(f"expected something to call, found {func!r}", place="func")
+    if not isinstance(args, Iterable) or isinstance(args, str | bytes):
+        raise ArgumentTypeError(f"expected a tuple of arguments, found {args!r}", place="args")
+    return tuple(args)
+
+
+def start(
+    func: Callable[..., Any],
+    args: Iterable[Any],
+    asked: options.Asked,
+    *,
+    wording: outcomes.Wording,
+    passes_rank: bool,
+    wants_result: bool,
+    stops_on_failure: bool,
+    daemon: bool,
+    grace: float | None = None,
+) -> SpawnContext:
+    """Start the run; gives its context once every rank runs.
+
+    Raises:
+        NotPicklable: before any host is touched.
+        HostsUnusable, PlanRefused, DeviceError: nothing was started.
+    """
+    from .._version import __version__  # noqa: F401 - fails early in a broken installation
+
+    files = function.pack(
+        func, check_function(func, args), passes_rank=passes_rank, wants_result=wants_result, is_here=asked.is_here
+    )
+    request = request_of(func, files, asked, wording is outcomes.PADDLE, stops_on_failure)
+    if grace is not None and asked.settings.origin("grace").layer == "default":
+        request = replace(request, grace=grace)
+    control: list[Background] = []
+
+    def stop_all(process: SpawnedProcess) -> None:
+        if stops_on_failure:
+            control[0].control.stop(request.grace, f"rank {process.rank} on {process.host} failed")
+
+    watcher = Watcher(stop_all)
+    shown = echo.listener_of(asked.output)
+    listeners: list[Listener] = [watcher] if shown is None else [shown, watcher]
+    run = Background(request, listeners, ends_with_us=daemon, on_end=watcher.end)
+    control.append(run)
+    context = SpawnContext(run, watcher, wording, stops_on_failure=stops_on_failure)
+    watcher.owner = context
+    run.start()
+    context.wait_started()
+    return context
+
+
+def request_of(
+    func: Callable[..., Any],
+    files: function.Files,
+    asked: options.Asked,
+    has_device_rules: bool,
+    stops_on_failure: bool,
+) -> RunRequest:
+    """The run of a function as the engine takes it."""
+    import sys
+
+    name = getattr(func, "__qualname__", type(func).__qualname__)
+    request = compose.request_of(asked.settings, Program("function", name), asked.hosts)
+    share = devices.rule(asked.nprocs, asked.backend, asked.selected) if has_device_rules else None
+    return replace(
+        request,
+        nproc=None if asked.nprocs == -1 else asked.nprocs,
+        python=request.python or (sys.executable or None if asked.is_here else None),
+        files=files,
+        has_results=True,
+        python_version=sys.version_info[:2],
+        is_forked=asked.start_method == "forkserver",
+        stops_on_failure=stops_on_failure,
+        keeps_folder=False,
+        share=share,
+    )
+
+
+def spawn(
+    func: Callable[..., Any],
+    args: Iterable[Any] = (),
+    nprocs: int = -1,
+    join: bool = True,
+    daemon: bool = False,
+    *,
+    hosts: Any = None,
+    pass_rank: bool = False,
+    **given: Any,
+) -> SpawnContext:
+    """Call `func(*args)` in processes of their own on every host: Paddle's `spawn`, across hosts.
+
+    Args:
+        func: any function: lambdas, closures and notebook cells travel too.
+        args: sent once per host.
+        nprocs: processes per host; -1 for the host's slots, else one per accelerator, else one per CPU.
+        join: wait for the end of all; their errors are raised here.
+        daemon: at the end of this interpreter kill what still runs instead of waiting for it.
+        hosts: "a,b" or a list of texts as --hosts takes them; None for this machine, without SSH.
+        pass_rank: call func(rank, *args).
+        given: Paddle's options (start_method, ips, gpus, xpus, backend, print_config) and ours (python, workdir, env,
+            output, grace, timeout, ssh_config, ...); see docs/spawn.md.
+
+    Returns:
+        The context, also after a join: `results()` has what the ranks returned.
+
+    Raises:
+        ValueError, TypeError: an option or argument that can't be used; no host was touched.
+        HostsUnusable, PlanRefused: nothing was started.
+        ProcessRaisedException, ProcessExitedException, HostLost: a rank failed; all others were stopped before.
+    """
+    asked = options.read(nprocs, hosts, given)
+    if asked.print_config:
+        print("\n".join(options.print_all(asked)))  # noqa: T201 - what the option asks for
+    context = start(
+        func,
+        args,
+        asked,
+        wording=outcomes.PADDLE,
+        passes_rank=pass_rank,
+        wants_result=True,
+        stops_on_failure=True,
+        daemon=daemon,
+    )
+    while join and not context.join():
+        pass
+    return context

@@ -1,0 +1,133 @@
+"""Listens to the run of a function: its ranks, and what they send back. Told in the run's thread, asked from any."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from ..events import (
+    Event,
+    OutputLost,
+    RunStarting,
+    Stream,
+    TrainerExited,
+    TrainerOutput,
+    TrainerStarted,
+)
+from . import records
+from .process import Owner, SpawnedProcess
+from .spill import Spill
+
+
+class Watcher:
+    """A Listener. `changed` is notified whenever something here changes.
+
+    Args:
+        on_failure: called when a rank ended badly by itself.
+    """
+
+    backlog = 0  # what ranks send is written down at once
+
+    def __init__(self, on_failure: Callable[[SpawnedProcess], None]) -> None:
+        self.changed = threading.Condition()
+        self.processes: list[SpawnedProcess] = []
+        self.spill = Spill()
+        self.raised: dict[int, records.Raised] = {}
+        self.statuses: dict[int, int] = {}
+        self.damaged: dict[int, str] = {}
+        self.has_failed = False
+        self.is_over = False
+        self.owner: Owner | None = None
+        self.began = time.monotonic()
+        self._on_failure = on_failure
+        self._readers: dict[int, records.Reader] = {}
+        self._returned: dict[int, bool] = {}
+
+    @property
+    def has_started(self) -> bool:
+        return bool(self.processes) and all(process.pid is not None for process in self.processes)
+
+    def has_returned(self, rank: int) -> bool:
+        return rank in self._returned
+
+    def has_result(self, rank: int) -> bool:
+        return self._returned.get(rank, False)
+
+    # -- the listener ----------------------------------------------------------------------------------------------
+    def bind(self, wake: Callable[[], None]) -> None:
+        """Nothing is held back here, so nobody has to be woken."""
+
+    async def aclose(self) -> None:
+        """The run's thread says when it is over: see `end`."""
+
+    def end(self) -> None:
+        """The run has ended and its thread is about to."""
+        with self.changed:
+            self.is_over = True
+            self.changed.notify_all()
+
+    def on_event(self, event: Event) -> None:
+        match event:
+            case TrainerOutput():
+                if event.stream is Stream.RESULT:
+                    self._take(event.rank, event.chunk)
+                return
+            case RunStarting(plan=plan):
+                self._lay_out(plan)
+            case TrainerStarted(rank=rank, pid=pid):
+                self.processes[rank].pid = pid
+            case TrainerExited():
+                self._take_exit(event)
+            case OutputLost(rank=rank, stream=Stream.RESULT):
+                reader = self._readers.setdefault(rank, records.Reader())
+                self._note(rank, reader.break_off("bytes of its result were lost"))
+            case _:
+                return
+        with self.changed:
+            self.changed.notify_all()
+
+    def _lay_out(self, plan: dict[str, object]) -> None:
+        assert self.owner is not None
+        made = [
+            SpawnedProcess(trainer["rank"], trainer["local_rank"], pod["host"], self.owner)
+            for pod in plan["pods"]  # type: ignore[attr-defined]
+            for trainer in pod["trainers"]
+        ]
+        self.processes[:] = sorted(made, key=lambda process: process.rank)
+
+    def _take_exit(self, event: TrainerExited) -> None:
+        process = self.processes[event.rank]
+        process.pid, process.stopped = event.pid, event.stopped
+        process.exitcode = event.code
+        if (event.code != 0 or not self.has_returned(event.rank)) and not event.stopped:
+            self.has_failed = True
+            self._on_failure(process)
+
+    def _take(self, rank: int, chunk: bytes) -> None:
+        reader = self._readers.setdefault(rank, records.Reader())
+        for record in reader.feed(chunk):
+            if isinstance(record, records.Piece):
+                try:
+                    self.spill.append(rank, record.content)
+                except (OSError, ValueError) as exc:
+                    self._note(rank, reader.break_off(f"its result can't be kept on this machine: {exc}"))
+            else:
+                self._note(rank, record)
+
+    def _note(self, rank: int, record: records.Record) -> None:
+        match record:
+            case records.Returned(has_result):
+                self._returned[rank] = has_result
+            case records.Raised():
+                self.raised[rank] = record
+            case records.Exited(status):
+                self.statuses[rank] = status
+            case records.Discarded():
+                self.spill.drop(rank)
+            case records.Damaged(reason):
+                self.damaged[rank] = reason
+                self._returned.pop(rank, None)
+                self.spill.drop(rank)
+            case _:
+                pass
+        with self.changed:
+            self.changed.notify_all()
