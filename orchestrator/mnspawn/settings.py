@@ -83,7 +83,7 @@ class Settings:
     sandbox: int | None = _option(
         None, values.count, "Hosts", "N", "N throw-away hosts on this machine, behind a built-in SSH server.")
     inventory: Path | None = _option(
-        None, values.path, "Hosts", "FILE", "The inventory that knows the hosts.")
+        None, values.path, "Hosts", "FILE", "The inventory that knows the hosts.", "-i")
 
     nproc_per_node: int | str | None = _option(
         None, values.nproc, "Processes", "N|auto|gpu|cpu",
@@ -139,7 +139,7 @@ class Settings:
     ssh_config: Path | None = _option(
         None, values.path, "SSH", "FILE", "Used in place of ~/.ssh/config and /etc/ssh/ssh_config.")
     transport: str = _option(
-        "asyncssh", values.choice("asyncssh", "paramiko"), "SSH", "NAME", "asyncssh or paramiko.")
+        "asyncssh", values.choice("asyncssh", "paramiko", "openssh"), "SSH", "NAME", "asyncssh, paramiko or openssh.")
     host_key_check: str | None = _option(
         None, values.choice("strict", "accept-new"), "SSH", "strict|accept-new",
         "What to do about hosts whose key is not known. Else as ssh_config says, else strict.")
