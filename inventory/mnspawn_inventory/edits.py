@@ -160,8 +160,25 @@ class Document:
             if key in table and own.is_plural(str(table[key])):
                 every = own.expand(str(table[key]), None)
                 addresses[key] = shortened([every[names.index(name)] for name in left])
-        text = rename(self._kit.dumps(self._root), ("hosts", pattern), shortened(left), addresses)
+        name = shortened(left)
+        if name in self._tables("hosts"):  # the one host that is left has a table of its own, which is to win as before
+            if not name[-1].isdigit():
+                self._fold_into(name, pattern)
+                return
+            number = name[len(name.rstrip("0123456789")) :]
+            name = f"{name.removesuffix(number)}[{number}]"
+        text = rename(self._kit.dumps(self._root), ("hosts", pattern), name, addresses)
         self._root = self._kit.parse(text)
+
+    def _fold_into(self, name: str, pattern: str) -> None:
+        """Give a host's own table what only the range's table says, and take that away."""
+        names = own.expand(pattern, None)
+        said = one_of(self._tables("hosts")[pattern].unwrap(), names.index(name), len(names), self.source)
+        table = self._tables("hosts")[name]
+        for key, value in said.items():
+            if key not in table:
+                self._put_value(table, key, value)
+        self._cut("hosts", [pattern])
 
     def _thin_out(self, members: Any, gone: Collection[str]) -> None:
         """Take names out of a list of patterns; a range is replaced by what is left of it."""

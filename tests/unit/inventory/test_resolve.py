@@ -55,7 +55,7 @@ def test_a_hostfile_lists_and_the_inventory_completes(tmp_path: Path) -> None:
 
 def test_relative_files_are_found_from_the_working_directory_and_named_as_given(tmp_path: Path) -> None:
     write(tmp_path / "hosts", "a slots=x\n")
-    with pytest.raises(InventoryError, match="^hosts:1:9: not a number of slots: found 'x'"):
+    with pytest.raises(InventoryError, match=r"^hosts:1:9: not a number of slots: found 'x'"):
         resolve(hostfile="hosts", environ={}, cwd=tmp_path)
 
 
@@ -123,7 +123,7 @@ def test_paddles_cloud_starts_from_its_first_pod_only() -> None:
     assert names(resolve(environ=PADDLE)) == ["10.0.0.1", "10.0.0.2"]
     assert resolve(environ={**PADDLE, "PADDLE_TRAINERS_NUM": "1"}).hosts == ()
     assert resolve(environ={"PADDLE_TRAINERS": "10.0.0.1,10.0.0.2"}).hosts == ()
-    with pytest.raises(InventoryError, match="^PADDLE_TRAINER_ID: "):
+    with pytest.raises(InventoryError, match=r"^PADDLE_TRAINER_ID: "):
         resolve(environ={**PADDLE, "PADDLE_TRAINER_ID": "1"})
 
 
@@ -146,7 +146,7 @@ def test_paddles_cloud_starts_from_its_first_pod_only() -> None:
 )
 def test_what_cannot_be_is_told_with_its_option_or_file(options: dict[str, str], place: str, tmp_path: Path) -> None:
     with pytest.raises(InventoryError) as raised:
-        resolve(**options, environ={}, cwd=tmp_path)  # type: ignore[arg-type]
+        resolve(**options, environ={}, cwd=tmp_path)
     assert str(raised.value.place) == place
 
 

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -100,9 +100,8 @@ def test_node_files_are_found_by_their_variables(variable: str) -> None:
     assert inventory.hosts == tuple(Host(host, slots=SLOTS[host]) for host in NAMES)
 
 
-CRLF = "crlf"
-WAYS = {
-    CRLF: lambda text: text.replace("\n", "\r\n"),
+WAYS: dict[str, Callable[[str], str]] = {
+    "crlf": lambda text: text.replace("\n", "\r\n"),
     "byte order mark": lambda text: "\ufeff" + text,
     "no final newline": lambda text: text.rstrip("\n"),
     "blank lines at the end": lambda text: text + "\n\n\n",
@@ -126,7 +125,7 @@ def test_line_ends_marks_and_comments_change_nothing(name: str, way: str, tmp_pa
     assert read_inventory(changed).format == plain.format
 
 
-HOSTFILE_WAYS = {
+HOSTFILE_WAYS: dict[str, Callable[[str], str]] = {
     "tabs": lambda text: text.replace(" slots", "\tslots"),
     "indented by tabs": lambda text: "".join(f"\t{line}\n" for line in text.splitlines()),
     "trailing comments": lambda text: "".join(f"{line} # one\n" for line in text.splitlines()),

@@ -162,7 +162,7 @@ def test_what_is_no_expression_is_told_with_the_option(expression: str) -> None:
 
 
 def test_a_name_that_is_not_in_the_given_file_is_an_error_with_the_nearest_one(inventory: str) -> None:
-    with pytest.raises(InventoryError, match="no such host in .*: found 'gpu1'") as raised:
+    with pytest.raises(InventoryError, match=r"no such host in .*: found 'gpu1'") as raised:
         resolve(hosts="gpu1", inventory=inventory, environ={})
     assert raised.value.hint == "did you mean 'gpu01'?"
 
@@ -186,7 +186,7 @@ def test_a_name_that_is_not_in_the_given_file_is_an_error_with_the_nearest_one(i
 def test_narrowing(
     option: str, expression: str, expected: list[tuple[str, int | None, tuple[int, ...] | None]], inventory: str
 ) -> None:
-    selection = resolve(inventory=inventory, environ={}, **{option: expression})  # type: ignore[arg-type]
+    selection = resolve(inventory=inventory, environ={}, **{option: expression})
     assert [(host.name, host.slots, host.devices) for host in selection.hosts] == expected
 
 
@@ -205,5 +205,5 @@ def test_narrowing(
 )
 def test_narrowing_that_cannot_be_is_told(option: str, expression: str, message: str, inventory: str) -> None:
     with pytest.raises(InventoryError, match=message) as raised:
-        resolve(inventory=inventory, environ={}, **{option: expression})  # type: ignore[arg-type]
+        resolve(inventory=inventory, environ={}, **{option: expression})
     assert str(raised.value.place) == f"--{option}"
