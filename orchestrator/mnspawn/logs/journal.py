@@ -28,11 +28,16 @@ _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class EventsSink:
-    """A listener that writes every event to a descriptor, one JSON object a line."""
+    """A listener that writes every event to a descriptor, one JSON object a line.
 
-    def __init__(self, fd: int, *, owns_fd: bool = False) -> None:
+    Arguments:
+        on_failure: told, from the writing thread, that no more is written; else it is logged.
+    """
+
+    def __init__(self, fd: int, *, owns_fd: bool = False, on_failure: Callable[[OSError], None] | None = None) -> None:
         self._fd = fd
         self._owns_fd = owns_fd
+        self._told = on_failure
         self._writer = ThreadedWriter("events", self._on_failure)
         self._held: dict[tuple[int, Stream], TrainerOutput] = {}  # the first bytes of a character that is not whole yet
 
@@ -83,7 +88,10 @@ class EventsSink:
             os.close(self._fd)
 
     def _on_failure(self, fd: int, exc: OSError) -> None:
-        log.error("events: %s: from here on they are not written", exc.strerror)
+        if self._told is not None:
+            self._told(exc)
+        else:
+            log.error("events: %s: from here on they are not written", exc.strerror)
 
     def _put(self, event: Event) -> None:
         line = json.dumps(describe(event), separators=(",", ":"), default=str)

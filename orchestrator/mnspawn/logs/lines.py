@@ -12,12 +12,17 @@ class LineAssembler:
 
     The blocks, joined, are the chunks, joined. A block that doesn't end in b"\\n" ends in a piece of a line longer than
     the limit or is, from `flush`, a tail that was never ended.
+
+    Arguments:
+        keeps_states: False where only `final_states` will be shown: then a progress bar never grows to the limit, as
+            what its b"\\r" has superseded is forgotten there.
     """
 
-    __slots__ = ("_limit", "_parts", "_pending")
+    __slots__ = ("_keeps_states", "_limit", "_parts", "_pending")
 
-    def __init__(self, limit: int = LINE_LIMIT) -> None:
+    def __init__(self, limit: int = LINE_LIMIT, *, keeps_states: bool = True) -> None:
         self._limit = limit
+        self._keeps_states = keeps_states
         self._parts: list[bytes] = []  # of a line whose end has not come; joined once, so that 1-byte chunks stay cheap
         self._pending = 0
 
@@ -60,7 +65,7 @@ class LineAssembler:
         return tail
 
     def _overflow(self) -> bytes:
-        held = self.flush()
+        held = self.flush() if self._keeps_states else final_states(self.flush())
         cut = len(held) - len(held) % self._limit
         if cut < len(held):
             self._parts.append(held[cut:])
@@ -79,8 +84,17 @@ def prefix_lines(block: bytes, prefix: bytes, *, is_continued: bool = False) -> 
     return body if is_continued else prefix + body
 
 
-def repeat_prefix_after_returns(text: bytes, prefix: bytes) -> bytes:
-    """For terminals: a lone b"\\r" goes back over the prefix, so write it again behind each (CRLF is left alone)."""
-    if b"\r" not in text or not prefix:
-        return text
-    return text.replace(b"\r", b"\r" + prefix).replace(b"\r" + prefix + b"\n", b"\r\n")
+def final_states(block: bytes) -> bytes:
+    """Of every line what its last lone b"\\r" leaves on a terminal: a progress bar's final state. CRLF stays."""
+    if b"\r" not in block:
+        return block
+    return b"\n".join(
+        line[line.rstrip(b"\r").rfind(b"\r") + 1 :] if b"\r" in line else line for line in block.split(b"\n")
+    )
+
+
+def split_lines(block: bytes) -> list[bytes]:
+    """The lines of a block, each with its end; the last one may have none."""
+    *whole, rest = block.split(b"\n")
+    lines = [line + b"\n" for line in whole]
+    return [*lines, rest] if rest else lines

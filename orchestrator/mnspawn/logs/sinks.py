@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -18,6 +17,7 @@ from mnspawn.events import (
     TrainerStarted,
 )
 from mnspawn.logs.lines import LineAssembler
+from mnspawn.logs.painters import FoldPainter, JsonPainter, LinePainter, Look, Painter, Source
 from mnspawn.logs.surface import ERASE, Surface, is_same_file
 from mnspawn.logs.writer import ThreadedWriter, wait_written
 
@@ -29,6 +29,8 @@ class OutputMode(Enum):
 
     PREFIX = "prefix"  # [host:rank] in front of every line
     PLAIN = "plain"  # the lines alone
+    FOLD = "fold"  # equal lines of many ranks once, behind [ranks]
+    JSON = "json"  # an object a line, stderr's too on stdout
     NONE = "none"
 
 
@@ -54,30 +56,20 @@ class Silence:
         return None
 
 
-@dataclass(slots=True)
-class _Source:
-    """One stream of one rank."""
-
-    fd: int
-    surface: Surface
-    owner: tuple[int, Stream | None]
-    prefix: bytes
-    is_direct: bool  # nobody else writes there: bytes pass as they come
-    lines: LineAssembler = field(default_factory=LineAssembler)
-
-
 class ConsoleSink:
     """Trainers' stdout on our stdout, their stderr on our stderr, our own lines on stderr; every line whole.
 
     Arguments:
         mode: how output looks. In `plain`, the bytes of a run's only shown rank pass unchanged and at once.
         ranks: show these only; None for all. What is not shown here is not lost elsewhere.
+        look: times, colours, and what is filtered.
         wording: what our own lines say.
         stdout, stderr: descriptors to write to.
 
     A half line waits for its end and is shown when its trainer exits; on a terminal the newest state of a progress bar
-    (text behind a b"\\r") is the live line meanwhile. Memory is bounded by `backlog` being heeded and by LINE_LIMIT a
-    stream. When a reader goes away the output for it is dropped and the run goes on.
+    (text behind a b"\\r") is the live line meanwhile, and what remains of it is its final state. Memory is bounded by
+    `backlog` being heeded and by LINE_LIMIT a stream. When a reader goes away the output for it is dropped and the run
+    goes on.
     """
 
     def __init__(
@@ -85,12 +77,14 @@ class ConsoleSink:
         mode: OutputMode = OutputMode.PREFIX,
         *,
         ranks: Sequence[range] | None = None,
+        look: Look = Look(),  # noqa: B008 - frozen
         wording: Wording | None = None,
         stdout: int = 1,
         stderr: int = 2,
     ) -> None:
         self._mode = mode
         self._ranks = ranks
+        self._look = look
         self._wording: Wording = wording or Silence()
         self._fds = {Stream.STDOUT: stdout, Stream.STDERR: stderr}
         self._err = Surface(ThreadedWriter("console stderr", self._on_failure), is_terminal=os.isatty(stderr))
@@ -98,7 +92,8 @@ class ConsoleSink:
         if not is_same_file(stdout, stderr):
             self._out = Surface(ThreadedWriter("console stdout", self._on_failure), is_terminal=os.isatty(stdout))
         self._surfaces = {stdout: self._out, stderr: self._err}
-        self._sources: dict[tuple[int, Stream], _Source] = {}
+        self._painter = self._make_painter()
+        self._sources: dict[tuple[int, Stream], Source] = {}
         self._hosts: dict[int, str] = {}
         self._is_alone = False
 
@@ -106,7 +101,7 @@ class ConsoleSink:
     def backlog(self) -> int:
         """Bytes accepted and not yet written."""
         out = 0 if self._out is self._err else self._out.writer.backlog
-        return out + self._err.writer.backlog
+        return out + self._err.writer.backlog + self._painter.held
 
     def bind(self, wake: Callable[[], None]) -> None:
         """`wake` is called from a writing thread when the backlog falls."""
@@ -120,7 +115,7 @@ class ConsoleSink:
                 self._on_output(event)
                 return
             case RunStarting():
-                self._count_ranks(event.world_size)
+                self.expect(event.world_size)
             case TrainerStarted():
                 self._hosts[event.rank] = event.host
             case TrainerExited():
@@ -131,10 +126,26 @@ class ConsoleSink:
                 self._flush([event.rank])
             case RunFinished():
                 self._flush(self._hosts)
+                self._painter.settle()
         self._say(self._wording.line(event))
         live = self._wording.live(event)
         if live is not None:
             self.show_live(live)
+
+    def expect(self, world_size: int) -> None:
+        """How many ranks the run has; RunStarting says it, too."""
+        spans = [range(world_size)] if self._ranks is None else self._ranks
+        shown = sum(len(range(span.start, min(span.stop, world_size))) for span in spans)
+        self._is_alone = shown == 1
+        if isinstance(self._painter, FoldPainter):
+            self._painter.expect(shown)
+        if any(span.stop > world_size for span in spans):
+            self._say(f"mnspawn: --ranks: there are no ranks behind {world_size - 1} in this run")
+
+    @property
+    def _ends_lines(self) -> bool:
+        """A tail without an end gets one, also where nobody writes behind it."""
+        return self._mode in (OutputMode.PREFIX, OutputMode.FOLD)
 
     def show_live(self, text: str) -> None:
         """On a terminal, what the live line says until something else is to be said."""
@@ -148,8 +159,9 @@ class ConsoleSink:
     async def aclose(self) -> None:
         """Show the tails that were never ended, take the live line away, and wait until all is written."""
         self._flush({rank for rank, _ in self._sources})
+        self._painter.settle()
         for fd, surface in self._surfaces.items():
-            if self._mode is OutputMode.PREFIX or surface.is_terminal:
+            if self._ends_lines or surface.is_terminal:
                 surface.close_line()
             surface.show_live(fd, OURS, "")
         for surface in self._surfaces.values():  # twice the same where both are one: closing again is harmless
@@ -164,37 +176,50 @@ class ConsoleSink:
                 return
             source = self._open_source(event)
         if source.is_direct:
-            source.surface.show(source.fd, source.owner, event.chunk)
+            chunk = event.chunk if source.filter is None else source.filter.feed(event.chunk)
+            source.surface.show(source.fd, source.owner, chunk)
             return
-        block = source.lines.feed(event.chunk)
-        if source.surface.is_terminal and (block or b"\r" in event.chunk):
+        block = source.feed(event.chunk, event.time)
+        if source.surface.is_terminal and self._mode is not OutputMode.JSON and (block or b"\r" in event.chunk):
             self._show_progress(source)
-        source.surface.show(source.fd, source.owner, block, source.prefix)
-        if source.surface.is_terminal and b"\r" in block and not block.endswith(b"\n"):
-            source.surface.close_line()  # a bar that has filled the limit: leave its states, go on below
+        if block:
+            self._painter.paint(source, block)
 
-    def _count_ranks(self, world_size: int) -> None:
-        spans = [range(world_size)] if self._ranks is None else self._ranks
-        self._is_alone = sum(len(range(span.start, min(span.stop, world_size))) for span in spans) == 1
-        if any(span.stop > world_size for span in spans):
-            self._say(f"mnspawn: --ranks: there are no ranks behind {world_size - 1} in this run")
-
-    def _open_source(self, event: TrainerOutput) -> _Source:
+    def _open_source(self, event: TrainerOutput) -> Source:
         self._hosts[event.rank] = event.host
-        is_prefixed = self._mode is OutputMode.PREFIX
-        is_direct = self._is_alone and not is_prefixed
-        fd = self._fds[event.stream]
-        source = _Source(
+        is_direct = self._is_alone and self._mode is OutputMode.PLAIN and not self._look.has_times
+        stream = Stream.STDOUT if self._mode is OutputMode.JSON else event.stream
+        fd, surface = self._place(stream)
+        source = Source(
+            host=event.host,
+            rank=event.rank,
+            stream=event.stream,
             fd=fd,
-            surface=self._surfaces[fd],
+            surface=surface,
             owner=(event.rank, None if is_direct else event.stream),
-            prefix=f"[{event.host}:{event.rank}] ".encode() if is_prefixed else b"",
+            prefix=self._prefix(event.host, event.rank, surface),
+            filter=self._look.filter(),
             is_direct=is_direct,
+            lines=LineAssembler(keeps_states=self._mode is OutputMode.JSON),
         )
         self._sources[event.rank, event.stream] = source
         return source
 
-    def _show_progress(self, source: _Source) -> None:
+    def _prefix(self, host: str, rank: int, surface: Surface) -> bytes:
+        if self._mode is OutputMode.PREFIX:
+            return self._look.prefix(f"{host}:{rank}", rank, surface)
+        return self._look.prefix(str(rank), rank, surface) if self._mode is OutputMode.FOLD else b""
+
+    def _place(self, stream: Stream) -> tuple[int, Surface]:
+        fd = self._fds[stream]
+        return fd, self._surfaces[fd]
+
+    def _make_painter(self) -> Painter:
+        if self._mode is OutputMode.FOLD:
+            return FoldPainter(self._look, self._place)
+        return JsonPainter(*self._place(Stream.STDOUT)) if self._mode is OutputMode.JSON else LinePainter(self._look)
+
+    def _show_progress(self, source: Source) -> None:
         states = source.lines.half_line.split(b"\r")
         state = source.prefix + (states[-1] or states[-2]) if len(states) > 1 else b""
         source.surface.show_live(source.fd, source.owner, state.decode("utf-8", "replace"))
@@ -204,12 +229,14 @@ class ConsoleSink:
             if rank not in ranks:
                 continue
             source.surface.show_live(source.fd, source.owner, "")
-            source.surface.show(source.fd, source.owner, source.lines.flush(), source.prefix)
-            if self._mode is OutputMode.PREFIX or source.surface.is_terminal:
+            if rest := source.flush():
+                self._painter.paint(source, rest)
+            if self._ends_lines or source.surface.is_terminal:
                 source.surface.close_line_of(source.owner)
 
     def _say(self, line: str | None) -> None:
         if line is not None:
+            self._painter.settle()
             self._err.show(self._fds[Stream.STDERR], OURS, line.encode("utf-8", "backslashreplace") + b"\n")
 
     def _on_failure(self, fd: int, exc: OSError) -> None:

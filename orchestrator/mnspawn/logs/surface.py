@@ -5,7 +5,7 @@ import re
 from collections.abc import Hashable
 from contextlib import suppress
 
-from mnspawn.logs.lines import prefix_lines, repeat_prefix_after_returns
+from mnspawn.logs.lines import prefix_lines
 from mnspawn.logs.writer import ThreadedWriter
 
 ERASE = b"\r\x1b[K"
@@ -33,8 +33,6 @@ class Surface:
             return
         is_continued = self._open is not None and self._open == owner and self._open_fd == fd
         text = prefix_lines(block, prefix, is_continued=is_continued)
-        if self.is_terminal:
-            text = repeat_prefix_after_returns(text, prefix)
         if not is_continued:
             self.close_line()
         is_open = not block.endswith(b"\n")

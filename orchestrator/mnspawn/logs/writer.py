@@ -112,7 +112,7 @@ class ThreadedWriter:
         rest = memoryview(block)
         while rest and fd not in self._broken:
             try:
-                count = os.write(fd, rest)
+                count = self._write_some(fd, rest)
             except BlockingIOError:  # the descriptor came to us non-blocking and is shared: leave it so
                 poll = select.poll()
                 poll.register(fd, select.POLLOUT)
@@ -124,6 +124,10 @@ class ThreadedWriter:
             rest = rest[count:]
             self._settle(count)
         self._settle(len(rest))
+
+    def _write_some(self, fd: int, block: memoryview) -> int:
+        """Write from the block's beginning; how much it was."""
+        return os.write(fd, block)
 
     def _give_up(self, fd: int, exc: OSError) -> None:
         with self._changed:

@@ -1,9 +1,11 @@
 """The console: whole lines, one prefix each, the right stream, and readers that misbehave."""
 
 import asyncio
+import json
 import os
 import pty
 import threading
+from base64 import b64decode
 from collections.abc import Iterable, Sequence
 
 import pytest
@@ -18,6 +20,8 @@ from mnspawn.events import (
     TrainerOutput,
     TrainerStarted,
 )
+from mnspawn.logs import fold
+from mnspawn.logs.painters import Look
 from mnspawn.logs.sinks import ConsoleSink, OutputMode, Silence
 
 OUT, ERR = Stream.STDOUT, Stream.STDERR
@@ -47,15 +51,22 @@ def exited(rank: int, host: str = "a") -> TrainerExited:
 
 
 def show(
-    events: Iterable[Event], mode: OutputMode = OutputMode.PREFIX, ranks: Sequence[range] | None = None
+    events: Iterable[Event],
+    mode: OutputMode = OutputMode.PREFIX,
+    ranks: Sequence[range] | None = None,
+    look: Look = Look(),  # noqa: B008 - frozen
 ) -> tuple[bytes, bytes]:
     """What stands on stdout and on stderr in the end."""
     out_reader, out = os.pipe()
     err_reader, err = os.pipe()
-    sink = ConsoleSink(mode, ranks=ranks, wording=Words(), stdout=out, stderr=err)
-    for event in events:
-        sink.on_event(event)
-    asyncio.run(sink.aclose())
+    sink = ConsoleSink(mode, ranks=ranks, look=look, wording=Words(), stdout=out, stderr=err)
+
+    async def tell() -> None:
+        for event in events:
+            sink.on_event(event)
+        await sink.aclose()
+
+    asyncio.run(tell())
     os.close(out)
     os.close(err)
     with os.fdopen(out_reader, "rb") as one, os.fdopen(err_reader, "rb") as other:
@@ -141,7 +152,7 @@ def test_a_line_over_the_limit_stays_whole_while_nobody_else_writes() -> None:
     assert show_big([output(0, long), output(0, b"end\n")]) == b"[a:0] " + long + b"end\n"
 
 
-def show_big(events: list[Event]) -> bytes:
+def show_big(events: list[Event], mode: OutputMode = OutputMode.PREFIX) -> bytes:
     """What stands on stdout, read while it is written."""
     reader, out = os.pipe()
     got: list[bytes] = []
@@ -153,7 +164,7 @@ def show_big(events: list[Event]) -> bytes:
     thread = threading.Thread(target=read)
     thread.start()
     with open(os.devnull, "wb") as nowhere:
-        sink = ConsoleSink(stdout=out, stderr=nowhere.fileno())
+        sink = ConsoleSink(mode, stdout=out, stderr=nowhere.fileno())
         for event in events:
             sink.on_event(event)
         asyncio.run(sink.aclose())
@@ -180,8 +191,8 @@ def test_a_terminal_shows_a_progress_bar_as_it_goes() -> None:
     events = [output(0, b" 10%\r 20%\r", ERR), output(1, b"done\n"), output(0, b" 100%\n", ERR)]
     screen = show_on_one(fd, reader, events)
     assert b"\r\x1b[K[a:0]  20%" in screen
-    assert screen.endswith(b"\r\x1b[K[a:0]  10%\r[a:0]  20%\r[a:0]  100%\r\n")
-    assert screen.count(b"[a:1] done\r\n") == 1
+    assert screen.endswith(b"\r\x1b[K\x1b[0;36m[a:0]\x1b[0m  100%\r\n")
+    assert screen.count(b"[a:1]\x1b[0m done\r\n") == 1
 
 
 def test_a_closed_pipe_is_no_failure() -> None:
@@ -214,3 +225,111 @@ def test_a_full_disk_is_told_on_stderr() -> None:
 def test_bytes_pass_as_they_are(line: bytes) -> None:
     out, _ = show([output(0, line)])
     assert out == b"[a:0] " + line
+
+
+# -- progress bars, times, colours, what is filtered
+
+
+def test_in_a_file_a_progress_bar_is_its_final_state() -> None:
+    out, _ = show([output(0, b"\r10%"), output(0, b"\r99%\r100%\nnext\n"), output(1, b"a\rb"), exited(1)])
+    assert out == b"[a:0] 100%\n[a:0] next\n[a:1] b\n"
+
+
+def test_a_line_says_when_its_host_saw_it() -> None:
+    events = [TrainerOutput(1767225600.0 + n, "a", 0, OUT, 0, chunk) for n, chunk in enumerate([b"x\nha", b"lf\n"])]
+    assert show(events, look=Look(has_times=True))[0] == (
+        b"[a:0] 2026-01-01T00:00:00.000Z x\n[a:0] 2026-01-01T00:00:01.000Z half\n"
+    )
+    plain, _ = show([starting(1), *events], OutputMode.PLAIN, look=Look(has_times=True))
+    assert plain == b"2026-01-01T00:00:00.000Z x\n2026-01-01T00:00:01.000Z half\n"
+
+
+def test_colours_can_be_had_in_a_pipe() -> None:
+    out, _ = show([output(0, b"x\n"), output(1, b"y\n")], look=Look(is_coloured=True))
+    assert out == b"\x1b[0;36m[a:0]\x1b[0m x\n\x1b[0;32m[a:1]\x1b[0m y\n"
+
+
+def test_trainers_colours_can_be_left_out() -> None:
+    out, _ = show([output(0, b"\x1b[31mred\x1b["), output(0, b"0m\n")], look=Look(keeps_colours=False))
+    assert out == b"[a:0] red\n"
+
+
+@pytest.mark.parametrize("mode", [OutputMode.PREFIX, OutputMode.PLAIN])
+def test_control_sequences_are_filtered_on_request(mode: OutputMode) -> None:
+    events = [starting(1), output(0, b"\x1b]0;ti"), output(0, b"tle\x07\x1b[2Ja\x1b[1mb\x1b[3"), exited(0)]
+    out, _ = show(events, mode, look=Look(is_sanitized=True))
+    assert out == {OutputMode.PREFIX: b"[a:0] a\x1b[1mb\n", OutputMode.PLAIN: b"a\x1b[1mb"}[mode]
+
+
+# -- fold
+
+
+def test_fold_shows_equal_lines_once_with_their_ranks() -> None:
+    events = [starting(4), *(output(rank, b"same\nrank %d\n" % rank) for rank in range(4))]
+    out, _ = show(events, OutputMode.FOLD)
+    assert out == b"[0-3] same\n[0] rank 0\n[1] rank 1\n[2] rank 2\n[3] rank 3\n"
+
+
+def test_fold_keeps_streams_apart_and_ours_in_order() -> None:
+    events = [output(0, b"x\n", ERR), output(1, b"x\n", ERR), output(2, b"x\n"), Notice(0.0, None, "hello")]
+    assert show(events, OutputMode.FOLD) == (b"[2] x\n", b"[0-1] x\nmnspawn: hello\n")
+
+
+def test_fold_waits_for_the_shown_ranks_only() -> None:
+    sink_out, _ = show([starting(4), output(1, b"x\n"), output(3, b"x\n")], OutputMode.FOLD, [range(1, 2), range(3, 4)])
+    assert sink_out == b"[1,3] x\n"
+
+
+def test_fold_shows_a_lonely_line_when_its_window_is_over() -> None:
+    reader, out = os.pipe()
+
+    async def tell() -> bytes:
+        sink = ConsoleSink(OutputMode.FOLD, stdout=out, stderr=out)
+        sink.on_event(starting(4))
+        sink.on_event(output(2, b"alone\n"))
+        shown = await asyncio.to_thread(os.read, reader, 99)
+        await sink.aclose()
+        return shown
+
+    assert fold.WINDOW < 1
+    assert asyncio.run(tell()) == b"[2] alone\n"
+    os.close(reader)
+    os.close(out)
+
+
+def test_fold_ends_tails() -> None:
+    events = [starting(2), output(0, b"no end"), exited(0), output(1, b"no end"), exited(1)]
+    assert show(events, OutputMode.FOLD)[0] == b"[0] no end\n[1] no end\n"
+
+
+def test_fold_has_a_colour_for_one_rank_and_none_for_many() -> None:
+    events = [starting(2), output(0, b"x\n"), output(1, b"x\ny\n")]
+    out, _ = show(events, OutputMode.FOLD, look=Look(is_coloured=True))
+    assert out == b"\x1b[0;1m[0-1]\x1b[0m x\n\x1b[0;32m[1]\x1b[0m y\n"
+
+
+# -- json
+
+
+def test_json_has_an_object_for_every_line_on_stdout() -> None:
+    events = [output(0, "é 10%\r20%\n\n".encode()), output(3, b"oops\n", ERR, host="b"), Notice(0.0, None, "ours")]
+    out, err = show(events, OutputMode.JSON)
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"host": "a", "rank": 0, "stream": "stdout", "time": 0.0, "text": "é 10%\r20%"},
+        {"host": "a", "rank": 0, "stream": "stdout", "time": 0.0, "text": ""},
+        {"host": "b", "rank": 3, "stream": "stderr", "time": 0.0, "text": "oops"},
+    ]
+    assert err == b"mnspawn: ours\n"
+
+
+def test_json_has_the_bytes_where_they_are_no_text() -> None:
+    out, _ = show([output(0, b"a\xffb\n")], OutputMode.JSON)
+    line = json.loads(out)
+    assert (line["text"], b64decode(line["base64"])) == ("a\ufffdb", b"a\xffb")
+
+
+def test_json_says_what_is_no_whole_line() -> None:
+    out = show_big([output(0, b"x" * 300_000), output(0, b"\nno end"), exited(0)], OutputMode.JSON)
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line.get("partial", False) for line in lines] == [True, False, True]
+    assert "".join(line["text"] for line in lines) == "x" * 300_000 + "no end"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnspawn.logs.lines import LINE_LIMIT, LineAssembler, prefix_lines, repeat_prefix_after_returns
+from mnspawn.logs.lines import LINE_LIMIT, LineAssembler, final_states, prefix_lines, split_lines
 
 
 def assemble(chunks: list[bytes], limit: int = LINE_LIMIT) -> list[bytes]:
@@ -91,6 +91,25 @@ def test_prefixes_stand_once_in_front_of_every_line() -> None:
     assert prefix_lines(b"a\n", b"") == b"a\n"
 
 
-def test_a_terminal_sees_the_prefix_again_after_a_carriage_return() -> None:
-    assert repeat_prefix_after_returns(b"> 10%\r20%\r\n", b"> ") == b"> 10%\r> 20%\r\n"
-    assert repeat_prefix_after_returns(b"> dos\r\n", b"> ") == b"> dos\r\n"
+def test_a_progress_bar_ends_in_its_final_state() -> None:
+    assert final_states(b"\r10%\r20%\r100%\n") == b"100%\n"
+    assert final_states(b"a\n 10%\r 20%\r\r\nb\r\n\n") == b"a\n 20%\r\r\nb\r\n\n"
+    assert final_states(b"\r10%\r   \rdone") == b"done"
+    assert final_states(b"10%\r20%\r") == b"20%\r"
+
+
+def test_a_progress_bar_without_an_end_never_grows_to_the_limit() -> None:
+    assembler = LineAssembler(limit=100, keeps_states=False)
+    for percent in range(100_000):
+        assert assembler.feed(b"\r%d" % percent) == b""
+    assert final_states(assembler.feed(b" done\n")) == b"99999 done\n"
+
+
+@given(st.lists(st.sampled_from([b"\n", b"\r", b"a", b"bb", b"\xff"])).map(b"".join))
+def test_final_states_are_what_a_terminal_shows_in_the_end(block: bytes) -> None:
+    shown = []
+    for line in block.split(b"\n"):
+        states = [state for state in line.split(b"\r") if state]
+        shown.append(states[-1] if states and line.strip(b"\r") else b"")
+    assert [line.strip(b"\r") for line in final_states(block).split(b"\n")] == shown
+    assert b"".join(split_lines(block)) == block

@@ -1,0 +1,172 @@
+"""Local copies of a run's output and events: `--log-dir DIR`. Writes from threads of its own.
+
+    DIR/<run>/rank-0003.out, .err   a rank's streams, byte for byte, each byte at its own offset
+    DIR/<run>/events.jsonl          all that happened but output, as `--events` has it
+    DIR/<run>/report.json           the end
+
+A disk that is full (or the like) is told once; nothing more is written then, and the run goes on.
+"""
+
+import json
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from mnspawn.errors import UsageError
+from mnspawn.events import Event, RunFinished, RunStarting, Stream, TrainerOutput
+from mnspawn.logs.journal import EventsSink
+from mnspawn.logs.writer import ThreadedWriter, wait_written
+
+log = logging.getLogger(__name__)
+SUFFIXES = {Stream.STDOUT: "out", Stream.STDERR: "err"}
+OPEN_FILES = 64  # at once: 500 ranks have 1000 streams, and many systems allow a process 1024 descriptors
+EVENTS_FILE, REPORT_FILE = "events.jsonl", "report.json"
+
+
+class FilesWriter(ThreadedWriter):
+    """Writes blocks at offsets of many files, few of them open at a time. Its descriptors are numbers of its own."""
+
+    def __init__(self, name: str, on_failure: Callable[[int, OSError], None]) -> None:
+        super().__init__(name, on_failure)
+        self._places: list[tuple[Path, int]] = []  # of each number: its file and where the next block goes
+        self._files: OrderedDict[Path, int] = OrderedDict()  # the most recently used last
+
+    def place(self, path: Path, offset: int) -> int:
+        """A number for blocks that follow each other in a file from an offset on."""
+        self._places.append((path, offset))
+        return len(self._places) - 1
+
+    def close_files(self) -> None:
+        """When all is written."""
+        for fd in self._files.values():
+            os.close(fd)
+        self._files.clear()
+
+    def _write_some(self, fd: int, block: memoryview) -> int:
+        path, offset = self._places[fd]
+        count = os.pwrite(self._file(path), block, offset)
+        self._places[fd] = path, offset + count
+        return count
+
+    def _file(self, path: Path) -> int:
+        found = self._files.get(path)
+        if found is None:
+            if len(self._files) >= OPEN_FILES:
+                os.close(self._files.popitem(last=False)[1])
+            found = self._files[path] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._files.move_to_end(path)
+        return found
+
+
+class LocalCopies:
+    """A listener that keeps what it is told in a folder.
+
+    Arguments:
+        folder: of all runs; each has its own below.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._own: Path | None = None  # the run's
+        self._width = 4
+        self._writer = FilesWriter("copies", lambda fd, exc: self._fail(exc))
+        self._events: EventsSink | None = None
+        self._early: list[Event] = []  # before the run has its name
+        self._streams: dict[tuple[int, Stream], tuple[int, int]] = {}  # the writer's number, the next offset
+        self._has_failed = False
+        self._wake: Callable[[], None] | None = None
+
+    @classmethod
+    def open(cls, folder: Path) -> "LocalCopies":
+        """Make the folder where it is missing.
+
+        Raises:
+            UsageError: files can't be put there.
+        """
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as exc:
+            raise UsageError(f"{folder}: {exc.strerror}", place="--log-dir") from exc
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise UsageError(
+                f"{folder}: expected a folder that can be written, found one that can't", place="--log-dir"
+            )
+        return cls(folder)
+
+    @property
+    def backlog(self) -> int:
+        """Bytes accepted and not yet written."""
+        return self._writer.backlog + (self._events.backlog if self._events is not None else 0)
+
+    def bind(self, wake: Callable[[], None]) -> None:
+        """`wake` is called from a writing thread when the backlog falls."""
+        self._wake = wake
+        self._writer.bind(wake)
+        if self._events is not None:
+            self._events.bind(wake)
+
+    def begin(self, run: str, world_size: int) -> None:
+        """Make the run's folder; RunStarting does it, too."""
+        if self._own is not None or self._has_failed:
+            return
+        self._width = max(4, len(str(world_size - 1)))
+        own = self._folder / run
+        try:
+            own.mkdir(mode=0o700, exist_ok=True)
+            fd = os.open(own / EVENTS_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        except OSError as exc:
+            self._fail(exc)
+            return
+        self._own = own
+        self._events = EventsSink(fd, owns_fd=True, on_failure=self._fail)
+        if self._wake is not None:
+            self._events.bind(self._wake)
+        for event in self._early:
+            self._events.on_event(event)
+        self._early.clear()
+
+    def on_event(self, event: Event) -> None:
+        """Keep an event."""
+        if isinstance(event, RunStarting):
+            self.begin(event.run, event.world_size)
+        if self._has_failed:
+            return
+        if isinstance(event, TrainerOutput):
+            self._keep_output(event)
+            return
+        if self._events is None:
+            self._early.append(event)
+            return
+        self._events.on_event(event)
+        if isinstance(event, RunFinished) and self._own is not None:
+            with suppress(FileNotFoundError):  # there is none from an earlier look at the run
+                os.unlink(self._own / REPORT_FILE)
+            content = json.dumps(event.report, indent=2, default=str) + "\n"
+            self._writer.put(self._writer.place(self._own / REPORT_FILE, 0), content.encode())
+
+    async def aclose(self) -> None:
+        """Return when everything is written, or nothing more can be."""
+        await wait_written(self._writer)
+        self._writer.close_files()
+        if self._events is not None:
+            await self._events.aclose()
+
+    def _keep_output(self, event: TrainerOutput) -> None:
+        if self._own is None or event.stream not in SUFFIXES:
+            return
+        key = (event.rank, event.stream)
+        number, expected = self._streams.get(key, (-1, -1))
+        if event.offset != expected:  # the first bytes, or those behind lost ones: these are a hole in the file
+            name = f"rank-{event.rank:0{self._width}d}.{SUFFIXES[event.stream]}"
+            number = self._writer.place(self._own / name, event.offset)
+        self._streams[key] = number, event.offset + len(event.chunk)
+        self._writer.put(number, event.chunk)
+
+    def _fail(self, exc: OSError) -> None:
+        """Called from the loop's and from writing threads."""
+        if not self._has_failed:
+            self._has_failed = True
+            log.error("--log-dir: %s: %s: from here on nothing is kept there", self._folder, exc.strerror)

@@ -1,0 +1,107 @@
+"""Local copies: byte for byte, holes where bytes were lost, few files open, a full disk told once."""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from mnspawn.errors import UsageError
+from mnspawn.events import Event, Notice, RunFinished, RunStarting, Stream, TrainerOutput
+from mnspawn.logs import copies
+from mnspawn.logs.copies import LocalCopies
+
+OUT, ERR = Stream.STDOUT, Stream.STDERR
+
+
+def output(rank: int, chunk: bytes, offset: int = 0, stream: Stream = OUT) -> TrainerOutput:
+    return TrainerOutput(5.0, "a", rank, stream, offset, chunk)
+
+
+def kept(folder: Path, events: Iterable[Event], world_size: int = 4) -> dict[str, bytes]:
+    """The files of run r1 after these events."""
+    listener = LocalCopies.open(folder)
+    listener.on_event(Notice(1.0, None, "early"))
+    listener.on_event(RunStarting(2.0, "r1", world_size, {}))
+    for event in events:
+        listener.on_event(event)
+    asyncio.run(listener.aclose())
+    assert listener.backlog == 0
+    return {path.name: path.read_bytes() for path in (folder / "r1").iterdir()}
+
+
+def test_every_stream_has_a_file_with_its_bytes(tmp_path: Path) -> None:
+    raw = b"\xff\xfe\x00 10%\r20%\x1b[31m no end"
+    files = kept(tmp_path / "logs" / "new", [output(3, raw[:7]), output(3, raw[7:], 7), output(0, b"e\n", 0, ERR)])
+    assert files.pop("events.jsonl").count(b"\n") == 2
+    assert files == {"rank-0003.out": raw, "rank-0000.err": b"e\n"}
+
+
+def test_file_names_sort_however_large_the_world_is(tmp_path: Path) -> None:
+    assert "rank-000007.out" in kept(tmp_path, [output(7, b"x")], world_size=100_001)
+
+
+def test_lost_bytes_are_a_hole_and_the_rest_stands_at_its_offset(tmp_path: Path) -> None:
+    files = kept(tmp_path, [output(0, b"abc"), output(0, b"xyz", 10)])
+    assert files["rank-0000.out"] == b"abc" + bytes(7) + b"xyz"
+
+
+def test_looking_again_changes_nothing(tmp_path: Path) -> None:
+    first = kept(tmp_path, [output(0, b"abc"), output(0, b"def", 3)])
+    again = kept(tmp_path, [output(0, b"ef", 4)])
+    assert again["rank-0000.out"] == first["rank-0000.out"] == b"abcdef"
+
+
+def test_events_and_the_report_are_kept(tmp_path: Path) -> None:
+    files = kept(tmp_path, [output(0, b"x"), RunFinished(9.0, "r1", 5, {"exit_status": 5})])
+    events = [json.loads(line) for line in files["events.jsonl"].splitlines()]
+    assert [event["event"] for event in events] == ["notice", "run_starting", "run_finished"]
+    assert json.loads(files["report.json"]) == {"exit_status": 5}
+
+
+def test_many_ranks_need_few_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "OPEN_FILES", 3)
+    chunks = [output(rank, b"%d;" % turn, 2 * turn) for turn in range(5) for rank in range(20)]
+    files = kept(tmp_path, chunks, world_size=20)
+    assert [files[f"rank-{rank:04d}.out"] for rank in range(20)] == [b"0;1;2;3;4;"] * 20
+
+
+def test_files_are_their_owners_only(tmp_path: Path) -> None:
+    kept(tmp_path, [output(0, b"x")])
+    assert (tmp_path / "r1").stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "r1").iterdir()} == {0o600}
+
+
+def test_a_disk_that_takes_no_more_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "r1").mkdir()
+    (tmp_path / "r1" / "rank-0000.out").symlink_to("/dev/full")
+    with caplog.at_level(logging.ERROR):
+        kept_files = [output(0, b"x" * 1000, 1000 * n) for n in range(100)]
+        listener = LocalCopies.open(tmp_path)
+        listener.on_event(RunStarting(2.0, "r1", 4, {}))
+        for event in [*kept_files, RunFinished(9.0, "r1", 0, {})]:
+            listener.on_event(event)
+        asyncio.run(listener.aclose())
+    assert listener.backlog == 0
+    assert [record.message for record in caplog.records] == [
+        f"--log-dir: {tmp_path}: No space left on device: from here on nothing is kept there"
+    ]
+
+
+def test_a_folder_that_can_not_be_is_told_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"^--log-dir: .*/file/below: Not a directory$"):
+        LocalCopies.open(tmp_path / "file" / "below")
+    with pytest.raises(UsageError, match=r"^--log-dir: .*/file: File exists$"):
+        LocalCopies.open(tmp_path / "file")
+
+
+def test_nothing_is_kept_open(tmp_path: Path) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    kept(tmp_path, [output(rank, b"x") for rank in range(4)])
+    assert set(os.listdir("/proc/self/fd")) == before
