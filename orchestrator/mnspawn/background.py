@@ -5,6 +5,7 @@ So a run goes on while the caller computes, whatever it holds up, and works the 
 
 import asyncio
 import atexit
+import contextlib
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ class Background:
     Args:
         listeners: told in the run's thread, closed when all is said.
         ends_with_us: at the interpreter's end the run is killed instead of waited for.
-        on_end: called in the run's thread, last of all.
+        on_end: called in the run's thread, last of all; `ended` adds another.
     """
 
     def __init__(
@@ -39,7 +40,9 @@ class Background:
         self.grace = request.grace
         self._request = request
         self._listeners = listeners
-        self._on_end = on_end
+        self._on_end: list[Callable[[], None]] = [] if on_end is None else [on_end]
+        self._ending = threading.Lock()
+        self._has_ended = False
         self._report: RunReport | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="mnspawn run", daemon=True)
@@ -74,6 +77,32 @@ class Background:
             raise KeyboardInterrupt
         return self.outcome()
 
+    async def ended(self) -> RunReport:
+        """`wait_stopping` for asyncio: a cancellation stops the run, a second one kills it; it is raised in the end."""
+        loop, end, cancelled = asyncio.get_running_loop(), asyncio.Event(), 0
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # the caller's loop is closed: nobody waits there any more
+                loop.call_soon_threadsafe(end.set)
+
+        with self._ending:
+            if self._has_ended:
+                end.set()
+            else:
+                self._on_end.append(tell)
+        while not end.is_set():
+            try:
+                await end.wait()
+            except asyncio.CancelledError:
+                cancelled += 1
+                if cancelled > 2:
+                    raise
+                self.control.stop(self.grace if cancelled == 1 else 0.0, "cancelled")
+        self.wait()
+        if cancelled:
+            raise asyncio.CancelledError
+        return self.outcome()
+
     def outcome(self) -> RunReport:
         """The report of the run that has ended; raises what it ended in before its start."""
         if self._error is not None:
@@ -89,8 +118,11 @@ class Background:
         finally:
             self.control.release()
             _running.discard(self)
-            if self._on_end is not None:
-                self._on_end()
+            with self._ending:
+                self._has_ended = True
+                calls = list(self._on_end)
+            for call in calls:
+                call()
 
     async def _main(self) -> RunReport:
         from .engine.drive import Drive

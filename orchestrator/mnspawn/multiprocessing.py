@@ -56,6 +56,7 @@ def start_processes(
         daemon=daemon,
         grace=TORCH_GRACE,
     )
+    context.wait_started()
     if not join:
         return context
     while not context.join():

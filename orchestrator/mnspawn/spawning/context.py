@@ -1,5 +1,7 @@
 """What a spawn gives back: its ranks, their results, the way to wait for them and to end them."""
 
+import asyncio
+import contextlib
 import logging
 import pickle
 import threading
@@ -17,8 +19,6 @@ from .process import SpawnedProcess, error_queue, return_queue
 from .watcher import Watcher
 
 log = logging.getLogger("mnspawn.multiprocessing")
-
-NO_ERROR: tuple[None, None] = (None, None)
 
 
 class SpawnContext:
@@ -74,6 +74,22 @@ class SpawnContext:
             self._run.wait()
             report = self._run.outcome()
             raise outcomes.of_run(report) or MnspawnError(report.reason)
+
+    async def await_started(self) -> None:
+        """`wait_started` for asyncio; a cancellation ends all ranks first."""
+        try:
+            await self._watcher.wait_until(lambda: self._watcher.has_started or self._watcher.is_over)
+        except asyncio.CancelledError:
+            self.terminate()
+            await self._watcher.wait_until(lambda: self._watcher.is_over)
+            raise
+        self.wait_started()
+
+    async def ajoin(self) -> None:
+        """Wait for the end of all ranks; raises as `join`. A cancellation ends all ranks first."""
+        with contextlib.suppress(Exception):  # told by raise_error, in the words of this context
+            await self._run.ended()
+        self.raise_error()
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
         """Wait until a rank ends that had not ended before; True when all have.

@@ -42,14 +42,11 @@ def start(
     daemon: bool,
     grace: float | None = None,
 ) -> SpawnContext:
-    """Start the run; gives its context once every rank runs.
+    """Start the run; gives its context at once: see `SpawnContext.wait_started`.
 
     Raises:
         NotPicklable: before any host is touched.
-        HostsUnusable, PlanRefused, DeviceError: nothing was started.
     """
-    from .._version import __version__  # noqa: F401 - fails early in a broken installation
-
     files = function.pack(
         func, check_function(func, args), passes_rank=passes_rank, wants_result=wants_result, is_here=asked.is_here
     )
@@ -70,7 +67,6 @@ def start(
     context = SpawnContext(run, watcher, wording, stops_on_failure=stops_on_failure)
     watcher.owner = context
     run.start()
-    context.wait_started()
     return context
 
 
@@ -146,6 +142,34 @@ def spawn(
         stops_on_failure=True,
         daemon=daemon,
     )
+    context.wait_started()
     while join and not context.join():
         pass
+    return context
+
+
+async def aspawn(
+    func: Callable[..., Any],
+    args: Iterable[Any] = (),
+    nprocs: int = -1,
+    join: bool = True,
+    daemon: bool = False,
+    *,
+    hosts: Any = None,
+    pass_rank: bool = False,
+    **given: Any,
+) -> SpawnContext:
+    """`spawn` for asyncio: the caller's loop runs on. A cancellation stops all ranks, then goes on its way."""
+    asked = options.read(nprocs, hosts, given, "mnspawn.aspawn")
+    context = start(
+        func,
+        args,
+        asked,
+        wording=outcomes.PADDLE,
+        passes_rank=pass_rank,
+        wants_result=True,
+        stops_on_failure=True,
+        daemon=daemon,
+    )
+    await (context.ajoin() if join else context.await_started())
     return context

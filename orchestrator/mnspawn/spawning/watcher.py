@@ -1,7 +1,8 @@
 """Listens to the run of a function: its ranks, and what they send back. Told in the run's thread, asked from any."""
 
+import asyncio
+import contextlib
 import threading
-import time
 from collections.abc import Callable
 
 from ..events import (
@@ -37,8 +38,8 @@ class Watcher:
         self.has_failed = False
         self.is_over = False
         self.owner: Owner | None = None
-        self.began = time.monotonic()
         self._on_failure = on_failure
+        self._subscribers: list[Callable[[], None]] = []
         self._readers: dict[int, records.Reader] = {}
         self._returned: dict[int, bool] = {}
 
@@ -52,6 +53,24 @@ class Watcher:
     def has_result(self, rank: int) -> bool:
         return self._returned.get(rank, False)
 
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait in a loop of the caller's, which runs on meanwhile."""
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # that loop is closed: nobody waits there any more
+                loop.call_soon_threadsafe(news.set)
+
+        with self.changed:
+            self._subscribers.append(tell)
+        try:
+            while not condition():
+                await news.wait()
+                news.clear()
+        finally:
+            with self.changed:
+                self._subscribers.remove(tell)
+
     # -- the listener ----------------------------------------------------------------------------------------------
     def bind(self, wake: Callable[[], None]) -> None:
         """Nothing is held back here, so nobody has to be woken."""
@@ -61,9 +80,8 @@ class Watcher:
 
     def end(self) -> None:
         """The run has ended and its thread is about to."""
-        with self.changed:
-            self.is_over = True
-            self.changed.notify_all()
+        self.is_over = True
+        self._notify()
 
     def on_event(self, event: Event) -> None:
         match event:
@@ -82,8 +100,14 @@ class Watcher:
                 self._note(rank, reader.break_off("bytes of its result were lost"))
             case _:
                 return
+        self._notify()
+
+    def _notify(self) -> None:
         with self.changed:
             self.changed.notify_all()
+            subscribers = list(self._subscribers)
+        for tell in subscribers:
+            tell()
 
     def _lay_out(self, plan: dict[str, object]) -> None:
         assert self.owner is not None
@@ -129,5 +153,4 @@ class Watcher:
                 self.spill.drop(rank)
             case _:
                 pass
-        with self.changed:
-            self.changed.notify_all()
+        self._notify()

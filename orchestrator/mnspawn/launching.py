@@ -1,0 +1,74 @@
+"""A script, module or command on many hosts, from Python: `mnspawn.launch` and `mnspawn.alaunch`."""
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from . import compose, echo, settings
+from .background import Background
+from .engine.request import RunRequest
+from .errors import UsageError
+from .report import RunReport
+
+if TYPE_CHECKING:
+    from mnspawn_inventory import Host
+
+NOT_FOR_PYTHON = ("json", "verbose", "dry_run")  # of the command line only
+
+
+def launch(argv: str | os.PathLike[str] | Iterable[str], *, hosts: Any = None, **given: Any) -> RunReport:
+    """Run a program on every host and wait for its end, whatever it is.
+
+    Args:
+        argv: a script, or a list of a script and its arguments; with `module=True` a module's name, with
+            `no_python=True` any command.
+        hosts: "a,b" or a list of texts, as --hosts takes them; None for this machine, without SSH, unless another
+            option (hostfile, inventory, sandbox, ips) says where.
+        given: the command line's options by name: nproc_per_node, env, python, contract, output, timeout, ...
+
+    Returns:
+        The report; its `exit_status` is what the command line would have ended with.
+
+    Raises:
+        UsageError: what was given can't be used.
+        HostsUnusable, PlanRefused: nothing was started.
+        KeyboardInterrupt: after all ranks were stopped.
+    """
+    run = _background(argv, hosts, given)
+    run.start()
+    return run.wait_stopping()
+
+
+async def alaunch(argv: str | os.PathLike[str] | Iterable[str], *, hosts: Any = None, **given: Any) -> RunReport:
+    """`launch` for asyncio: the caller's loop runs on. A cancellation stops all ranks, then goes on its way."""
+    run = _background(argv, hosts, given)
+    run.start()
+    return await run.ended()
+
+
+def _background(argv: Any, hosts: Any, given: dict[str, Any]) -> Background:
+    request, output = _request(argv, hosts, given)
+    shown = echo.listener_of(output)
+    return Background(request, [] if shown is None else [shown])
+
+
+def _request(argv: Any, hosts: Any, given: dict[str, Any]) -> tuple[RunRequest, str]:
+    words = (os.fspath(argv),) if isinstance(argv, str | os.PathLike) else tuple(os.fspath(word) for word in argv)
+    for name in given:
+        if name in NOT_FOR_PYTHON or name not in settings.OPTION:
+            raise UsageError(f"expected the name of an option, found {name!r}", place="launch")
+    places = {"hosts": hosts, **{name: given.get(name) for name in ("ips", "hostfile", "inventory", "sandbox")}}
+    is_here = all(value is None for value in places.values())
+    environ = {name: value for name, value in os.environ.items() if name not in _PLACES}
+    resolved = settings.resolve({**given, "hosts": hosts}, environ)
+    program = compose.program_of(resolved, words)
+    found: tuple[Host, ...] = ()
+    if is_here:
+        found = (compose.this_machine(),)
+    elif not resolved.sandbox:
+        found = compose.hosts_of(resolved, os.environ)
+    is_plain = is_here and resolved.origin("output").layer == "default"
+    return compose.request_of(resolved, program, found), "plain" if is_plain else resolved.output
+
+
+_PLACES = ("MNSPAWN_HOSTS", "MNSPAWN_IPS", "MNSPAWN_HOSTFILE", "MNSPAWN_SANDBOX")  # a call says itself where it goes
