@@ -32,18 +32,25 @@ class Reached:
             yield index, outcome
 
 
-@contextlib.asynccontextmanager
-async def reach(request: RunRequest) -> AsyncIterator[Reached]:
+def reach(request: RunRequest) -> contextlib.AbstractAsyncContextManager[Reached]:
     """What a run's hosts are reached by, for as long as the context lasts."""
-    if not request.sandbox:
-        async with reach_hosts(request.hosts, request.transport, request.ssh) as reached:
+    return reach_place(request.hosts, request.sandbox, request.transport, request.ssh)
+
+
+@contextlib.asynccontextmanager
+async def reach_place(
+    hosts: tuple[Host, ...], sandbox: int, transport: str, options: SshOptions
+) -> AsyncIterator[Reached]:
+    """The hosts, or where `sandbox` is not 0 that many throw-away ones, which end with the context."""
+    if not sandbox:
+        async with reach_hosts(hosts, transport, options) as reached:
             yield reached
         return
     from ..sandbox import Sandbox
 
-    async with Sandbox(request.sandbox, connect_timeout=request.ssh.connect_timeout) as sandbox:
-        hosts = tuple(Host(name=target.name) for target in sandbox.targets)
-        async with reach_hosts(hosts, request.transport, sandbox.options, sandbox.targets) as reached:
+    async with Sandbox(sandbox, connect_timeout=options.connect_timeout) as place:
+        hosts = tuple(Host(name=target.name) for target in place.targets)
+        async with reach_hosts(hosts, transport, place.options, place.targets) as reached:
             yield reached
 
 
