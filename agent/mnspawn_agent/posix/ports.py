@@ -2,7 +2,7 @@
 
 import random
 import socket
-from typing import List, Optional
+from typing import Dict, List, Optional
 
 POOL = range(20000, 32768)  # below Linux' ephemeral ports (ip_local_port_range), so no outgoing connection takes one
 
@@ -12,13 +12,22 @@ class PortTaken(Exception):
 
 
 class HeldPorts:
-    """Sockets that are bound and do nothing else: nobody can connect, nobody else can bind."""
+    """Sockets that are bound and do nothing else: nobody can connect, nobody else can bind.
+
+    Between the release and the trainer's own bind a port looks free, and a trainer may never bind its own. So each port
+    also has a mark, a name that other agents of the host (of its network, whoever runs them) find taken as long as we
+    live.
+    """
 
     def __init__(self) -> None:
-        self._held: List[socket.socket] = []
+        self._held: Dict[int, List[socket.socket]] = {}
+        self._marks: Dict[int, socket.socket] = {}
 
     def hold(self, port: int) -> bool:
-        """Bind one port on all addresses; False when it is taken."""
+        """Mark and bind one port on all addresses; False when it is taken."""
+        mark = _mark(port)
+        if mark is None:
+            return False
         bound: List[socket.socket] = []
         for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
             try:
@@ -33,12 +42,13 @@ class HeldPorts:
                 sock.close()
                 if family == socket.AF_INET6 and error.errno in (97, 99):  # EAFNOSUPPORT, EADDRNOTAVAIL: disabled
                     continue
-                for other in bound:
+                for other in [mark] + bound:
                     other.close()
                 return False
             bound.append(sock)
-        self._held.extend(bound)
-        return bool(bound)
+        self._held[port] = bound
+        self._marks[port] = mark
+        return True
 
     def hold_exactly(self, port: int) -> int:
         if not self.hold(port):
@@ -54,22 +64,43 @@ class HeldPorts:
 
     def hold_row(self, first: int, count: int, is_required: bool) -> List[int]:
         """first, first+1, ...; where one is taken and they are not required, free ones instead of all."""
-        mark = len(self._held)
         for port in range(first, first + count):
             if port > 65535 or not self.hold(port):
                 if is_required:
                     raise PortTaken("port %d is in use" % port if port <= 65535 else "port %d does not exist" % port)
-                for sock in self._held[mark:]:
-                    sock.close()
-                del self._held[mark:]
+                for held in range(first, port):
+                    self._let_go(held)
                 return [self.hold_free() for _ in range(count)]
         return list(range(first, first + count))
 
-    def release(self) -> None:
-        """Give all ports to the trainers."""
-        for sock in self._held:
+    def _let_go(self, port: int) -> None:
+        for sock in [self._marks.pop(port)] + self._held.pop(port):
             sock.close()
-        self._held = []
+
+    def release(self) -> None:
+        """Give all ports to the trainers; the marks stay."""
+        for bound in self._held.values():
+            for sock in bound:
+                sock.close()
+        self._held.clear()
+
+    def close(self) -> None:
+        """Give ports and marks back."""
+        self.release()
+        for mark in self._marks.values():
+            mark.close()
+        self._marks.clear()
+
+
+def _mark(port: int) -> Optional[socket.socket]:
+    """A name in the host's network namespace that one process can have, without a file; None when another has it."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        sock.bind("\0mnspawn-port-%d" % port)
+    except OSError:
+        sock.close()
+        return None
+    return sock
 
 
 def source_address(address: str) -> Optional[str]:

@@ -338,7 +338,7 @@ class Supervisor:
         if self._forks is not None:
             self._forks.close()
         self.spools.close()
-        self._prepared.held.release()
+        self._prepared.held.close()
         self.socket.close()
         os.close(self._lock)
         if keep:
