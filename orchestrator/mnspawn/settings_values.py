@@ -14,6 +14,8 @@ from pathlib import Path
 from mnspawn.contract import DEFAULT, choose
 from mnspawn.errors import UsageError
 
+MOST_TRAINERS = 4096  # on one host: an agent takes no more (messages.MAX_RANKS), and more is a typing error
+
 
 class BadValue(ValueError):
     """A value that can't be used; the text says what was expected and found, the caller knows where."""
@@ -94,7 +96,7 @@ def nproc(found: object, context: Context) -> int | str:
     """Trainers per host: a number, or what to count."""
     if isinstance(found, str) and found.strip() in ("auto", "gpu", "cpu"):
         return found.strip()
-    return _whole(found, 1, 10**6, "a whole number from 1, auto, gpu or cpu")
+    return _whole(found, 1, MOST_TRAINERS, f"a whole number from 1 to {MOST_TRAINERS}, auto, gpu or cpu")
 
 
 def seconds(found: object, context: Context) -> float:

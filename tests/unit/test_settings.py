@@ -6,6 +6,9 @@ import pytest
 from mnspawn.contract import DEFAULT
 from mnspawn.errors import UsageError
 from mnspawn.settings import EXCLUSIVE, OPTION, OPTIONS, Settings, resolve
+from mnspawn.settings_values import MOST_TRAINERS
+from mnspawn_agent.protocol.messages import MAX_RANKS
+from mnspawn_inventory.fields import MAX_SLOTS
 
 HERE = {"HOME": "/home/u"}
 
@@ -270,7 +273,9 @@ def test_processes_per_host(text: object, value: object) -> None:
 
 @pytest.mark.parametrize("value", ["0", "-1", "all", "", "2.0", 0])
 def test_processes_per_host_that_can_not_be(value: object) -> None:
-    with pytest.raises(UsageError, match=r"^--nproc-per-node: expected a whole number from 1, auto, gpu or cpu, found"):
+    with pytest.raises(
+        UsageError, match=r"^--nproc-per-node: expected a whole number from 1 to 4096, auto, gpu or cpu, found"
+    ):
         resolve({"nproc_per_node": value}, {})
 
 
@@ -329,3 +334,7 @@ def test_a_long_bad_value_is_shown_in_part() -> None:
 def test_an_unknown_argument_is_named() -> None:
     with pytest.raises(UsageError, match=r"^arguments: expected the name of an option, found 'host'$"):
         resolve({"host": "a"}, {})
+
+
+def test_no_more_trainers_can_be_asked_for_than_an_agent_takes() -> None:
+    assert MOST_TRAINERS == MAX_SLOTS == MAX_RANKS

@@ -74,7 +74,7 @@ def compose(archive: Archive, nonce: str, version: str, arguments: tuple[str, ..
         UsageError: `python` has characters that not every shell leaves alone.
     """
     if python is not None and (not SAFE_WORD.fullmatch(python) or " " in python):
-        raise UsageError(f"expected a path of letters, digits and _./+,:=@%~-, found {python!r}", place="python")
+        raise UsageError(f"expected a path of letters, digits and _./+,:=@%~-, found {python!r}", place="--python")
     packed = binascii.b2a_base64(zlib.compress(STUB.encode("ascii"), 9), newline=False).decode("ascii")
     words = [packed, nonce, archive.digest, str(len(archive.content)), version, *arguments]
     for word in words:
