@@ -12,6 +12,7 @@ X: it raised SystemExit, the body has the status in JSON; C: the pickle so far i
 
 import importlib
 import json
+import linecache
 import os
 import pickle
 import struct
@@ -98,6 +99,8 @@ def set_up(job: Dict[str, Any]) -> None:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     sys.argv = list(job["argv"])
+    for name, text in job["sources"].items():  # for tracebacks, and whoever looks at sources
+        linecache.cache[name] = (len(text), None, text.splitlines(True), name)
 
 
 # -- one rank ----------------------------------------------------------------------------------------------------------
@@ -127,9 +130,7 @@ def give_back(results: Results, outcome: Any) -> None:
     except Exception as error:  # noqa: BLE001 - pickling calls code of the result's classes, which may raise anything
         results.say(b"C")
         kind = type(outcome).__qualname__
-        reason = pickle.PicklingError("the result, of type %s, can't be pickled: %s" % (kind, error))
-        reason.__cause__ = error
-        report(results, reason)
+        report(results, pickle.PicklingError("the result, of type %s, can't be pickled: %s" % (kind, error)))
         sys.exit(1)
     results.say(b"R")
 

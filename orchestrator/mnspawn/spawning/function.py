@@ -10,6 +10,7 @@ import functools
 import importlib.util
 import io
 import json
+import linecache
 import os
 import pickle
 import site
@@ -18,6 +19,7 @@ import sysconfig
 import threading
 import types
 import zipfile
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from .errors import NotPicklable
 Files = tuple[tuple[str, bytes], ...]
 
 _OURS = ("mnspawn", "mnspawn_agent", "mnspawn_inventory")  # never by value: hosts have it or do without
+MAX_SOURCES = 4 << 20  # characters of source that go along for tracebacks
 _registering = threading.RLock()  # cloudpickle keeps one list for the whole process
 
 
@@ -43,18 +46,21 @@ def pack(
     Raises:
         NotPicklable: names the function or the argument's position.
     """
+    files: set[str] = set()
+    pickled = dump(function, tuple(args), files)
     job = {
         "passes_rank": passes_rank,
         "wants_result": wants_result,
         "paths": _paths(is_here),
         "argv": [str(word) for word in getattr(sys, "argv", [""])],
         "preload": sorted(imported_by(function)),
+        "sources": sources_of(files),
     }
     return (
         ("trainer_main.py", _runner()),
         ("cloudpickle.zip", library()),
         ("job.json", json.dumps(job).encode("utf-8", "surrogateescape")),
-        ("function.pickle", dump(function, tuple(args))),
+        ("function.pickle", pickled),
     )
 
 
@@ -63,11 +69,15 @@ def _runner() -> bytes:
 
 
 # -- pickling ----------------------------------------------------------------------------------------------------------
-def dump(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
-    """Raises NotPicklable."""
+def dump(function: Callable[..., Any], args: tuple[Any, ...], files: set[str] | None = None) -> bytes:
+    """A function and its arguments, pickled; `files` gets the names of the files whose code went along.
+
+    Raises:
+        NotPicklable: names the part that could not be pickled.
+    """
     with _registering, _by_value():
         try:
-            return _dumps((function, args))
+            return _dumps((function, args), files)
         except Exception as error:  # pickling calls the objects' own code, which may raise anything
             raise _blame(function, args, error) from error
 
@@ -88,12 +98,38 @@ def _blame(function: Callable[..., Any], args: tuple[Any, ...], error: Exception
     return NotPicklable(f"function and arguments can't be pickled together: {error}", place="args")
 
 
-def _dumps(value: Any) -> bytes:
+def _dumps(value: Any, files: set[str] | None = None) -> bytes:
     import cloudpickle
 
+    reduce_code = cloudpickle.Pickler.dispatch_table[types.CodeType]
+
+    def reduce_with_file(code: types.CodeType) -> tuple[Any, tuple[Any, ...]]:
+        """As cloudpickle, which forgets the file: tracebacks from the ranks would name none."""
+        if files is not None:
+            files.add(code.co_filename)
+        make, parts = reduce_code(code)
+        return make, tuple(
+            code.co_filename if isinstance(part, str) and part == "<dynamic-code>" else part for part in parts
+        )
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it is untyped
+        dispatch_table = ChainMap({types.CodeType: reduce_with_file}, cloudpickle.Pickler.dispatch_table)
+
     content = io.BytesIO()
-    cloudpickle.dump(value, content, protocol=pickle.HIGHEST_PROTOCOL)
+    Pickler(content, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
     return content.getvalue()
+
+
+def sources_of(files: set[str]) -> dict[str, str]:
+    """The text of files (and notebook cells) by name, for tracebacks on hosts that do not have them."""
+    found: dict[str, str] = {}
+    room = MAX_SOURCES
+    for name in sorted(files):
+        text = "".join(linecache.getlines(name))
+        if 0 < len(text) <= room:
+            found[name] = text
+            room -= len(text)
+    return found
 
 
 @contextlib.contextmanager
