@@ -66,9 +66,10 @@ def _attach(link_in: int, link_out: int, run: str, node_rank: str) -> int:
 
 
 def _reap(link_out: int, run: str, node_rank: str) -> int:
-    """End what a dead agent left; says the pids that would not die."""
+    """End an agent that does not answer and what it or a dead one left; says the pids that would not die."""
     from .posix import guardian
 
+    guardian.end_agent(run, int(node_rank))
     left = guardian.end_all(run, int(node_rank))
     os.write(link_out, ("left %s\n" % ",".join(str(pid) for pid in left)).encode("ascii"))
     return 1 if left else 0

@@ -7,7 +7,7 @@ import time
 from typing import List, Tuple
 
 from ..protocol.exits import as_shell_status, from_wait_status
-from . import reaper
+from . import reaper, rundir
 
 KILL_LIMIT = 5.0
 
@@ -53,6 +53,17 @@ def _guard(agent: int, told_in: int) -> int:
     if code != 0:
         end_all(run, int(node_rank or 0))
     return as_shell_status(code)
+
+
+def end_agent(run: str, node_rank: int) -> None:
+    """Kill an agent that lives but does not answer; its guardian then ends the rest."""
+    path = rundir.find_pod(run, str(node_rank))
+    if path is None:
+        return
+    deadline = time.monotonic() + KILL_LIMIT
+    while rundir.is_held(path) and time.monotonic() < deadline:
+        reaper.send(rundir.holders_of(path), "SIGKILL")
+        time.sleep(0.02)
 
 
 def end_all(run: str, node_rank: int) -> List[int]:

@@ -113,7 +113,8 @@ class RunDir:
 
     def append_journal(self, line: bytes) -> None:
         """Add a line to what is known of the pod, whoever looks later. Raises OSError."""
-        with open(self.join(JOURNAL), "ab") as file:
+        fd = os.open(self.join(JOURNAL), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with open(fd, "ab") as file:
             file.write(line)
 
     def lock(self) -> int:
@@ -144,6 +145,22 @@ def is_held(path: str) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def holders_of(path: str) -> List[int]:
+    """Pids of processes that have a pod's lock open: its agent."""
+    lock = os.path.realpath(os.path.join(path, LOCK))
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            links = [os.readlink(entry.path) for entry in os.scandir("/proc/%s/fd" % name)]
+        except OSError:
+            continue  # it ended meanwhile, or belongs to somebody else
+        if lock in links:
+            found.append(int(name))
+    return found
 
 
 def find_pod(run: str, node_rank: str) -> Optional[str]:

@@ -18,7 +18,8 @@ from .sites import Reached
 
 WINDOW_TOTAL = 64 << 20  # output on its way from all hosts together
 WINDOW_LEAST, WINDOW_MOST = 256 << 10, 4 << 20
-OLD_CONNECTION_LIMIT = 3.0  # seconds to ask a connection whose channel ended; a fresh one is dialled after that
+OLD_CONNECTION_LIMIT = 5.0  # seconds for a host to find its agent; over a connection that died unseen it never does
+ANSWER_LIMIT = 3.0  # seconds for the agent to answer; it does nothing that takes longer
 BLOB_PIECE = 65536
 BLOB_WINDOW = 2 << 20  # bytes of files that the agent has not acknowledged
 RETRY_FIRST, RETRY_MOST = 0.2, 2.0
@@ -123,47 +124,61 @@ class HostLink:
     async def find_again(self, lost: LinkLost, deadline: float) -> Verdict | None:
         """A new wire to the same agent; None when it stands, else why the host counts as lost."""
         await self._drop_wire()
-        reason = lost.detail
-        delay = RETRY_FIRST
         if lost.kind == "silence":
             await self._drop_connection()
+        delay = RETRY_FIRST
         while True:
             try:
-                if self._connection is not None:
-                    found = await self._attach(self._connection, OLD_CONNECTION_LIMIT)
-                else:
+                if self._connection is None:
                     # a dead host answers nobody: do not wait for it longer than for its return
                     async with asyncio.timeout(max(RETRY_MOST, deadline - self._loop.time())):
                         self._connection = await self._reached.connect(self.index)
-                    found = await self._attach(self._connection, self._timeout)
-                if found is None:
-                    return await self._bury()
-                self._process, self._diagnostics, self._first = found
-                self.session.resume(self._loop.time())
-                self.lost = None
-                return None
+                if not await self._attach(self._connection):
+                    return await self._bury("its agent died")
+                if await self._is_answered():
+                    self.lost = None
+                    return None
+                problem = "its agent does not answer"
+                await self._drop_wire()
             except HostError as exc:
                 await self._drop_connection()
-                reason = f"{lost.detail}; {exc.message}"
+                problem = exc.message
             except TimeoutError:
-                reason = f"{lost.detail}; nobody answers"
+                problem = "nobody answers"
             if self._loop.time() >= deadline:
-                return Verdict(reason, is_clean=False)
+                if self._connection is not None:
+                    return await self._bury(problem)
+                return Verdict(f"{lost.detail}; {problem}", is_clean=False)
             await asyncio.sleep(min(delay, max(0.0, deadline - self._loop.time())))
             delay = min(delay * 2, RETRY_MOST)
 
-    async def _attach(
-        self, connection: Connection, limit: float
-    ) -> tuple[RemoteProcess, join.Diagnostics, bytes] | None:
-        return await join.enter(connection, self.name, ("attach", self._run, str(self.index)), self._python, limit)
+    async def _attach(self, connection: Connection) -> bool:
+        """Reach the agent's control socket; False when there is no agent any more."""
+        words = ("attach", self._run, str(self.index))
+        found = await join.enter(connection, self.name, words, self._python, OLD_CONNECTION_LIMIT)
+        if found is None:
+            return False
+        self._process, self._diagnostics, self._first = found
+        return True
 
-    async def _bury(self) -> Verdict:
-        """The host answers but the agent is gone: end what it left."""
+    async def _is_answered(self) -> bool:
+        """Take the session up; True when the agent itself speaks: the kernel connects to a frozen one, too."""
+        assert self._process is not None
+        self.session.resume(self._loop.time())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_LIMIT):
+                await self._process.write(self.session.data_to_send(self._loop.time()))
+                self._first = self._first or await self._process.read()
+                return bool(self._first)
+        return False
+
+    async def _bury(self, reason: str) -> Verdict:
+        """The host answers but the agent does not: end it and what it left."""
         assert self._connection is not None
         is_clean = False
         with contextlib.suppress(HostError):  # then nobody can say that nothing is left, and the report says so
             is_clean = await join.reap(self._connection, self.name, self._run, self.index, self._python, self._timeout)
-        return Verdict("its agent died", is_clean)
+        return Verdict(reason, is_clean)
 
     # -- the end ---------------------------------------------------------------------------------------------------
     async def _drop_wire(self) -> None:
