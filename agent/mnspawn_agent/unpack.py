@@ -5,13 +5,13 @@ kept, best first, and the place it was read from ("" when it came over the link)
 """
 
 import os
-import shutil
 import sys
-from importlib.abc import Loader, MetaPathFinder
+import time
 from importlib.machinery import ModuleSpec
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 KEEP_ARCHIVES = 4  # of other versions
+STORING_LIMIT = 3600.0  # seconds after which an archive that is still being stored was given up
 
 
 def read_records(content: bytes) -> Iterator[Tuple[str, bytes]]:
@@ -45,6 +45,8 @@ def store(place: str, archive: bytes, files: Dict[str, bytes]) -> None:
     status = os.stat(parent)
     if status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise OSError("%s is not ours alone" % parent)
+    import shutil  # what a warm start can do without is imported late
+
     temporary = os.path.join(parent, ".new-%d-%s" % (os.getpid(), os.urandom(4).hex()))
     os.mkdir(temporary, 0o700)
     try:
@@ -68,18 +70,29 @@ def store(place: str, archive: bytes, files: Dict[str, bytes]) -> None:
 
 
 def prune(parent: str, keep: str) -> None:
-    """Remove archives of other versions, the oldest first; an agent that runs has loaded what it needs."""
-    others = []
+    """Remove archives of other versions, the oldest first; an agent that runs has loaded what it needs.
+
+    What other agents are storing at this moment stays.
+    """
+    others, gone = [], []
     for name in os.listdir(parent):
         path = os.path.join(parent, name)
         if name != keep and os.path.isdir(path):
-            others.append((os.stat(path).st_mtime, path))
-    for _, path in sorted(others)[: -KEEP_ARCHIVES or None]:
-        shutil.rmtree(path, ignore_errors=True)
+            stored = os.stat(path).st_mtime
+            if not name.startswith("."):
+                others.append((stored, path))
+            elif time.time() - stored > STORING_LIMIT:
+                gone.append(path)
+    gone += [path for _, path in sorted(others)[: -KEEP_ARCHIVES or None]]
+    if gone:
+        import shutil
+
+        for path in gone:
+            shutil.rmtree(path, ignore_errors=True)
 
 
-class MemoryImporter(MetaPathFinder, Loader):
-    """Imports the agent from the archive in memory: slower, but needs no writable folder."""
+class MemoryImporter:
+    """Finder and loader of the agent from the archive in memory: slower, but needs no writable folder."""
 
     def __init__(self, files: Dict[str, bytes]) -> None:
         self.files = files
@@ -88,7 +101,9 @@ class MemoryImporter(MetaPathFinder, Loader):
         stem = name.replace(".", "/")
         for candidate, is_package in ((stem + "/__init__.py", True), (stem + ".py", False)):
             if candidate in self.files:
-                spec = ModuleSpec(name, self, origin="<%s>" % candidate, is_package=is_package)
+                origin = "<%s>" % candidate
+                # a loader by what it can do: importlib.abc costs every start more than it would say
+                spec = ModuleSpec(name, self, origin=origin, is_package=is_package)  # type: ignore[arg-type]
                 spec.loader_state = candidate
                 return spec
         return None

@@ -49,6 +49,7 @@ s=zlib.decompress(B)
 n,l,r=s.split(b"\\n",2)
 exec(compile(r[:int(l)],"stage2","exec"))
 settle(s,B,P,F)
+s=r=B=0
 from mnspawn_agent.main import main
 sys.exit(main(A[6:],A[5],bool(F)))
 """
