@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -66,8 +67,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def _missing_for_hosts() -> str | None:
     if os.geteuid() != 0:
         return "need root (virtual hosts)"
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
-    return f"need {', '.join(missing)}" if missing else None
+    if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
+        return f"need {', '.join(missing)}"
+    probe = subprocess.run(["unshare", "--net", "--mount", "--pid", "--fork", "true"], capture_output=True, check=False)
+    return "need to make namespaces (a container would have to be privileged)" if probe.returncode else None
 
 
 def _missing_frameworks() -> str | None:

@@ -54,7 +54,7 @@ def test_the_first_failure_stops_all_and_is_told(
     assert done.status == status, done
     died = re.search(r"dies ([\d.]+)", done.stdout)
     assert died is not None, done
-    assert ended - float(died.group(1)) < 1.5, done  # well under a second, and this process is not alone here
+    assert ended - float(died.group(1)) < 2.5, done  # well under a second on a machine that does nothing else
     cluster.wait_idle(0.5)
     told = done.stderr
     host = f"h{rank // 2 + 1}"
