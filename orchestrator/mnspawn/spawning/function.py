@@ -19,6 +19,7 @@ import sysconfig
 import threading
 import types
 import zipfile
+import zipimport
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ from .errors import NotPicklable
 
 Files = tuple[tuple[str, bytes], ...]
 
-_OURS = ("mnspawn", "mnspawn_agent", "mnspawn_inventory")  # never by value: hosts have it or do without
+_OURS = ("mnspawn", "mnspawn_agent", "mnspawn_inventory", "cloudpickle")  # never by value
 MAX_SOURCES = 4 << 20  # characters of source that go along for tracebacks
 _registering = threading.RLock()  # cloudpickle keeps one list for the whole process
 
@@ -167,7 +168,10 @@ def is_ours_alone(name: str, module: object) -> bool:
 @functools.cache
 def _holds_packages(folder: str) -> bool:
     """Whether packages were installed into a folder of its own (`pip install --target`), which hosts may share."""
-    return any(name.endswith((".dist-info", ".egg-info")) for name in os.listdir(folder))
+    try:
+        return any(name.endswith((".dist-info", ".egg-info")) for name in os.listdir(folder))
+    except OSError:
+        return True  # an archive, or gone: not what somebody is working on
 
 
 @functools.cache
@@ -212,6 +216,8 @@ def library() -> bytes:
     spec = importlib.util.find_spec("cloudpickle")
     assert spec is not None
     assert spec.origin is not None
+    if isinstance(spec.loader, zipimport.zipimporter):  # we are a trainer that spawns: this came along with it
+        return Path(spec.loader.archive).read_bytes()
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(Path(spec.origin).parent.glob("*.py")):
