@@ -10,7 +10,7 @@ def main(argv: List[str], version: str, is_cached: bool) -> int:
 
     Args:
         argv: `serve`, or `attach`, `watch`, `reap` with RUN NODE_RANK, or `list`, or `order RUN NODE_RANK VERB [WORD]`,
-            or `clean MIN_AGE dry|do`.
+            or `clean MIN_AGE dry|do`, or `checkup`.
         version: of mnspawn.
         is_cached: the archive was on this host already.
     """
@@ -28,6 +28,8 @@ def main(argv: List[str], version: str, is_cached: bool) -> int:
         return _watch(link_in, link_out, words[0], words[1], version, is_cached)
     if mode == "reap":
         return _reap(link_out, words[0], words[1])
+    if mode == "checkup":
+        return _check_up(link_in, link_out, is_cached)
     if mode in ("list", "order", "clean"):
         return _answer(link_out, mode, words)
     sys.stderr.write("mnspawn agent: unknown mode %r\n" % mode)
@@ -63,6 +65,12 @@ def _attach(link_in: int, link_out: int, run: str, node_rank: str) -> int:
     os.write(link_out, b"here\n")
     attach.relay(link_in, link_out, sock)
     return 0
+
+
+def _check_up(link_in: int, link_out: int, is_cached: bool) -> int:
+    from .posix import checkup
+
+    return checkup.serve(link_in, link_out, is_cached)
 
 
 def _reap(link_out: int, run: str, node_rank: str) -> int:

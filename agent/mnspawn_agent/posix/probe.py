@@ -5,42 +5,70 @@ import os
 import selectors
 import socket
 import time
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 LIMIT = 3.0  # seconds; a packet to a host of the same network takes milliseconds, a lost SYN is sent again after one
 ANSWERS = (0, errno.ECONNREFUSED)
+SILENCE = "no answer within %.0f s" % LIMIT
+
+Target = Tuple[str, int]
 
 
-def probe(targets: List[Tuple[str, int]]) -> List[List[str]]:
+def probe(targets: List[Target]) -> List[List[str]]:
     """[address, problem] of every target, all tried at once; problem is "" where something answered."""
-    results: Dict[str, str] = {}
-    selector = selectors.DefaultSelector()
-    deadline = time.monotonic() + LIMIT
-    for address, port in targets:
-        sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    problems = {address: problem for (address, _), problem in attempt(targets, len(targets) or 1).items()}
+    return [[address, problem] for address, problem in problems.items()]
+
+
+def attempt(targets: List[Target], at_once: int) -> Dict[Target, str]:
+    """What keeps each target from being reached, "" for nothing; never more than `at_once` of them under way."""
+    waiting = list(reversed(list(dict.fromkeys(targets))))
+    problems: Dict[Target, str] = dict.fromkeys(targets, "")
+    under_way: Dict[socket.socket, Tuple[Target, float]] = {}  # the first entry's time is over first
+    with selectors.DefaultSelector() as selector:
+        while waiting or under_way:
+            while waiting and len(under_way) < at_once:
+                target = waiting.pop()
+                sock, problem = _begin(target)
+                if sock is None:
+                    problems[target] = problem
+                else:
+                    selector.register(sock, selectors.EVENT_WRITE)
+                    under_way[sock] = (target, time.monotonic() + LIMIT)
+            ready = []
+            if under_way:
+                oldest = next(iter(under_way.values()))[1]
+                ready = [key.fileobj for key, _ in selector.select(max(0, oldest - time.monotonic()))]
+            now = time.monotonic()
+            for sock, (target, deadline) in list(under_way.items()):
+                if sock in ready:
+                    problems[target] = _problem(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+                elif now >= deadline:
+                    problems[target] = SILENCE
+                else:
+                    continue
+                selector.unregister(sock)
+                sock.close()
+                del under_way[sock]
+    return problems
+
+
+def _begin(target: Target) -> Tuple[Optional[socket.socket], str]:
+    """A socket that connects, or what came of it at once."""
+    try:
+        sock = socket.socket(socket.AF_INET6 if ":" in target[0] else socket.AF_INET, socket.SOCK_STREAM)
+    except OSError as error:  # no such family here, or no descriptor left
+        return None, str(error)
+    try:
         sock.setblocking(False)
-        try:
-            number = sock.connect_ex((address, port))
-        except (OSError, ValueError) as error:  # no such family here, or no address at all
-            results[address] = str(error)
-            sock.close()
-            continue
-        if number == errno.EINPROGRESS:
-            results[address] = "no answer within %.0f s" % LIMIT
-            selector.register(sock, selectors.EVENT_WRITE, address)
-        else:
-            results[address] = _problem(number)
-            sock.close()
-    while selector.get_map() and time.monotonic() < deadline:
-        for key, _ in selector.select(max(0, deadline - time.monotonic())):
-            sock = key.fileobj  # type: ignore[assignment]
-            results[key.data] = _problem(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
-            selector.unregister(sock)
-            sock.close()
-    for key in list(selector.get_map().values()):
-        key.fileobj.close()  # type: ignore[union-attr]
-    selector.close()
-    return [[address, problem] for address, problem in results.items()]
+        number = sock.connect_ex(target)
+    except (OSError, ValueError, OverflowError) as error:  # no address at all
+        sock.close()
+        return None, str(error)
+    if number == errno.EINPROGRESS:
+        return sock, ""
+    sock.close()
+    return None, _problem(number)
 
 
 def _problem(number: int) -> str:
