@@ -93,7 +93,9 @@ class Draft:
         known = self._hosts.get(name)
         if known is not None:
             return known[0]
-        names.check_host(name, place)
+        bare = names.check_host(name, place)
+        if bare != name:  # an IPv6 address in brackets
+            return self.host(bare, place)
         if len(self._hosts) >= MAX_HOSTS:
             raise InventoryError(f"more than {MAX_HOSTS} hosts", place=place)
         values = Values()
@@ -101,11 +103,11 @@ class Draft:
         return values
 
     def has_host(self, name: str) -> bool:
-        return name in self._hosts
+        return name.strip("[]") in self._hosts
 
     def place_of(self, name: str) -> Origin | None:
         """Where the host was first written."""
-        return self._hosts[name][1]
+        return self._hosts[name.strip("[]")][1]
 
     def group(self, name: str, place: Origin | None) -> GroupDraft:
         """The group, made where it is new; the name is checked."""

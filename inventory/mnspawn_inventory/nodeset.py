@@ -9,7 +9,11 @@ from mnspawn_inventory.errors import InventoryError, Origin
 
 PIECE = re.compile(r"([0-9]+)(?:-([0-9]+)(?:/([0-9]+))?)?", re.ASCII)
 LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.ASCII)
+BRACKETS = re.compile(r"(\[[^\[\]]*\])")
+NUMBERS = re.compile(r"[0-9]+", re.ASCII)
 MAX_DIGITS = 12
+# ClusterShell looks for rectangles in names with several numbers, in a time that grows with the square of their count
+MAX_FOLDED = 300
 
 
 def has_range(text: str) -> bool:
@@ -73,14 +77,40 @@ def _numbers(inside: str, place: Origin | None) -> list[str]:
     return numbers
 
 
+def glob_pattern(pattern: str, place: Origin | None) -> "re.Pattern[str]":
+    """A glob, perhaps with ranges in it (`gpu[1-3]-*`), as a regular expression for whole names."""
+    regex = ""
+    for part in BRACKETS.split(pattern):
+        if BRACKETS.fullmatch(part):
+            regex += f"(?:{'|'.join(expand(part, place))})"
+        elif "[" in part or "]" in part:
+            expand(part, place)  # says what is wrong with it
+        else:
+            regex += re.escape(part).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.compile(regex)
+
+
 def fold(names: Iterable[str]) -> str:
     """The names as one short text with ranges: sorted, each once, IPv6 addresses in brackets."""
-    plain = list(names)
-    addresses = [f"[{name}]" for name in plain if ":" in name]
-    if addresses:
-        plain = [name for name in plain if ":" not in name]
-    folded = [str(node_set(plain))] if len(plain) > 1 else plain
+    given = list(names)
+    addresses = [f"[{name}]" for name in given if ":" in name]
+    plain = [name for name in given if ":" not in name] if addresses else given
+    if len(plain) < 2:
+        folded = plain
+    elif len(plain) > MAX_FOLDED and any(len(NUMBERS.findall(name)) > 1 for name in plain):
+        folded = _fold_last_numbers(plain)
+    else:
+        folded = [str(node_set(plain))]
     return ",".join([*folded, *addresses])
+
+
+def _fold_last_numbers(names: list[str]) -> list[str]:
+    """Fold by the last number of each name only."""
+    numbers: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        head, number, tail = _parts(name)
+        numbers.setdefault((head, tail), []).append(number)
+    return [str(node_set(head + number + tail for number in found)) for (head, tail), found in sorted(numbers.items())]
 
 
 class Run:

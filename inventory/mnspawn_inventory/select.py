@@ -3,7 +3,6 @@
 Order is what was written: an expression's for --hosts, the list's own for the others.
 """
 
-import fnmatch
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -206,8 +205,7 @@ def _evaluate(
     """Apply the operators from left to right; in the order in which hosts are first named."""
     picks: dict[str, _Pick] = {}
     written: set[str] = set()
-    plain_union = all(operand.operator == "," for operand in operands)
-    members: Any = None
+    algebra = None if all(operand.operator == "," for operand in operands) else _Algebra()
     for operand in operands:
         here = [name for name in _names(operand, inventory, place) if found(name, operand)]
         if operand.operator != "," and (operand.numbers or operand.user or operand.port):
@@ -223,37 +221,44 @@ def _evaluate(
             for name in here:
                 if name not in picks or operand.text != operand.pattern:
                     picks[name] = _Pick(name, operand)
-        if not plain_union:
-            members = _combine(members, operand.operator, here)
-    if members is None:
+        if algebra is not None:
+            algebra.apply(operand.operator, here)
+    if algebra is None:
         return list(picks.values())
-    left = set(map(_unalias, members))
+    left = algebra.members()
     return [pick for name, pick in picks.items() if name in left]
 
 
-def _combine(members: Any, operator: str, here: list[str]) -> Any:
-    """One step of the algebra, by ClusterShell."""
-    other = nodeset.node_set(map(_alias, here))
-    if members is None:
-        return other
-    if operator == ",":
-        members.update(other)
-    elif operator == "!":
-        members.difference_update(other)
-    elif operator == "&":
-        members.intersection_update(other)
-    else:
-        members.symmetric_difference_update(other)
-    return members
+class _Algebra:
+    """The members of an expression so far, as a ClusterShell NodeSet of numbers that stand for hosts.
 
+    Numbers, because a NodeSet of names with two numbers in each takes a minute where one of numbers takes milliseconds,
+    and because an IPv6 address is no name for it.
+    """
 
-def _alias(name: str) -> str:
-    """A name that ClusterShell takes as it is: ":" and "%" of IPv6 addresses mean nothing there, but are not tested."""
-    return name.replace(":", "~").replace("%", "=")
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._members: Any = None
 
+    def apply(self, operator: str, hosts: list[str]) -> None:
+        """One step, from left to right."""
+        numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in hosts]
+        other = nodeset.node_set(f"h{number}" for number in numbers)
+        if self._members is None:
+            self._members = other
+        elif operator == ",":
+            self._members.update(other)
+        elif operator == "!":
+            self._members.difference_update(other)
+        elif operator == "&":
+            self._members.intersection_update(other)
+        else:
+            self._members.symmetric_difference_update(other)
 
-def _unalias(name: str) -> str:
-    return name.replace("~", ":").replace("=", "%")
+    def members(self) -> set[str]:
+        """The hosts that are left."""
+        names = list(self._numbers)
+        return {names[int(member[1:])] for member in self._members}
 
 
 def _names(operand: Operand, inventory: Inventory, place: Origin | None) -> list[str]:
@@ -262,12 +267,10 @@ def _names(operand: Operand, inventory: Inventory, place: Origin | None) -> list
         return _group(operand.pattern[1:], inventory, place)
     if ":" in operand.pattern:
         return [operand.pattern]
-    expanded = nodeset.expand(operand.pattern, place)
     if not operand.is_glob:
-        return expanded
-    matched = [
-        host.name for host in inventory.hosts if any(fnmatch.fnmatchcase(host.name, pattern) for pattern in expanded)
-    ]
+        return nodeset.expand(operand.pattern, place)
+    matches = nodeset.glob_pattern(operand.pattern, place).fullmatch
+    matched = [host.name for host in inventory.hosts if matches(host.name)]
     if not matched:
         raise InventoryError("no host matches", place=place, found=operand.pattern)
     return matched

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from mnspawn_inventory import fields
+from mnspawn_inventory import fields, names
 from mnspawn_inventory.draft import Draft
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats.ansible import AnsibleSource, Variables
@@ -161,6 +161,7 @@ def _own_host(table: dict[str, object], draft: Draft, place: Origin) -> None:
     name = table.get("name")
     if not isinstance(name, str):
         raise fields.wrong("a host without its name", name, '"name": text', place)
+    name = names.check_host(name, place)
     if draft.has_host(name):
         raise InventoryError("a host is named twice", place=place, found=name, expected="each host once")
     values = draft.host(name, place)

@@ -28,7 +28,12 @@ def edit_by_hand(path: Path) -> bool:
     copy = folder / path.name
     copy.write_text(before, encoding="utf-8")
     while True:
-        _run_editor(copy)
+        try:
+            _run_editor(copy)
+        except InventoryError:
+            copy.unlink(missing_ok=True)
+            folder.rmdir()
+            raise
         after = read_text(copy).content
         try:
             if after != before:

@@ -1,0 +1,332 @@
+"""`mnspawn inventory` as people and scripts use it."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from mnspawn.cli.main import main
+from mnspawn_inventory.fields import MAX_SLOTS
+
+SAMPLES = Path(__file__).parents[2] / "inventory" / "samples"
+
+
+class Ran(NamedTuple):
+    """What one command did."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `mnspawn inventory WORDS` in an empty folder, with a configuration folder of its own."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+
+    def run(*words: str) -> Ran:
+        status = main(["inventory", *words])
+        captured = capsys.readouterr()
+        return Ran(status, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    return tmp_path / "config" / "mnspawn" / "inventory.toml"
+
+
+def test_list_shows_a_table_and_json_with_null_where_nothing_is_said(run: Run) -> None:
+    sample = str(SAMPLES / "mnspawn.toml")
+    ran = run("list", "-i", sample)
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.splitlines()[0].split() == ["NAME", "ADDRESS", "USER", "PORT", "SLOTS", "GROUPS"]
+    assert ran.out.splitlines()[3].split() == ["gpu03", "10.0.0.13", "train", "2222", "4", "cluster,gpu"]
+    hosts = run("list", "-i", sample, "--json").json["hosts"]
+    assert [host["name"] for host in hosts] == ["gpu01", "gpu02", "gpu03", "login"]
+    assert list(hosts[0])[:6] == ["name", "address", "user", "port", "slots", "groups"]
+    assert hosts[0]["port"] is None
+    assert hosts[0]["groups"] == ["cluster", "gpu"]
+
+
+@pytest.mark.parametrize("option", ["-i", "--inventory", "--hostfile"])
+def test_every_option_takes_files_of_every_format(option: str, run: Run) -> None:
+    for sample in sorted(SAMPLES.iterdir()):
+        if sample.suffix != ".env":
+            ran = run("list", option, str(sample), "--names")
+            assert (ran.status, ran.out) == (0, "gpu01\ngpu02\ngpu03\nlogin\n")
+
+
+def test_options_may_stand_before_the_command(run: Run) -> None:
+    assert run("-i", str(SAMPLES / "hostfile"), "list", "--names").out == "gpu01\ngpu02\ngpu03\nlogin\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["@gpu!gpu02"], "gpu[01,03]"),
+        (["gpu0?", "login"], "gpu[01-03],login"),
+        (["--exclude", "@gpu"], "login"),
+        (["--include", "gpu01:0-3", "--limit", "@cluster"], "gpu01"),
+        (["@gpu", "--limit", "gpu[02-03]"], "gpu[02-03]"),
+    ],
+)
+def test_list_chooses_and_folds(words: list[str], expected: str, run: Run) -> None:
+    assert run("list", "-i", str(SAMPLES / "ansible.ini"), "--fold", *words).out == f"{expected}\n"
+
+
+def test_show_tells_where_every_value_is_written(run: Run) -> None:
+    sample = str(SAMPLES / "ansible.ini")
+    ran = run("show", "gpu03", "-i", sample)
+    lines = [line.split() for line in ran.out.splitlines()]
+    assert ["port", "=", "2222", f"{sample}:5:43"] in lines
+    assert ["user", "=", "train", f"{sample}:8:14"] in lines
+    assert run("show", "gpu03", "-i", sample, "--json").json["hosts"][0]["origins"]["user"] == f"{sample}:8:14"
+
+
+def test_a_life_of_an_inventory(run: Run, own: Path) -> None:
+    assert run("add", "gpu[01-03]", "address=10.0.0.[1-3]", "slots=8", "-g", "gpu").status == 0
+    assert run("add", "login", "--address", "10.0.0.9", "--user", "admin").out == f"{own}: added login\n"
+    own.write_text(own.read_text() + "\n# kept\n[other]\nkey = 1\n")
+    assert run("set", "gpu02", "slots=4", "labels.rack=r2", "--json").json == {"path": str(own), "set": ["gpu02"]}
+    assert run("set", "@gpu", "user=train").status == 0
+    assert run("remove", "gpu03").out == f"{own}: removed gpu03\n"
+    hosts = run("list", "--json").json["hosts"]
+    assert [(host["name"], host["address"], host["user"], host["slots"]) for host in hosts] == [
+        ("gpu01", "10.0.0.1", "train", 8),
+        ("gpu02", "10.0.0.2", "train", 4),
+        ("login", "10.0.0.9", "admin", None),
+    ]
+    assert own.read_text().endswith("\n# kept\n[other]\nkey = 1\n")
+    assert run("groups", "--json").json == {"groups": [{"name": "gpu", "hosts": ["gpu01", "gpu02"], "children": []}]}
+    assert run("path").out == f"{own}\n"
+    assert run("validate").out == f"{own}: toml, 3 hosts, 1 groups\n"
+
+
+def test_edits_go_to_the_projects_file_when_it_has_hosts(run: Run, own: Path) -> None:
+    project = Path("mnspawn.toml")
+    project.write_text("[run]\nnproc_per_node = 2\n")
+    run("add", "a")
+    project.write_text(project.read_text() + "[hosts.b]\n")
+    run("add", "c")
+    run("set", "a", "port=1")
+    run("set", "b", "port=2")
+    assert own.read_text() == "[hosts.a]\nport = 1\n"
+    assert project.read_text() == "[run]\nnproc_per_node = 2\n[hosts.b]\nport = 2\n\n[hosts.c]\n"
+    assert run("list", "--names").out == "a\nb\nc\n"
+
+
+def test_an_unknown_key_is_refused_when_reading_and_kept_when_editing(run: Run, own: Path) -> None:
+    own.parent.mkdir(parents=True)
+    own.write_text('[hosts.a]\ncolour = "red"  # mine\n')
+    ran = run("list")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith(f"mnspawn: {own}:2:1: unknown key: found 'colour', expected one of address, ")
+    assert run("set", "a", "port=1").status == 0
+    assert own.read_text() == '[hosts.a]\ncolour = "red"  # mine\nport = 1\n'
+
+
+@pytest.mark.parametrize("name", ["ansible.yml", "ansible.ini", "ssh_config", "hostfile", "pbs.nodefile"])
+def test_import_takes_a_file_over_and_may_be_repeated(name: str, run: Run) -> None:
+    assert run("import", str(SAMPLES / name)).status == 0
+    there = run("list", "--json").json["hosts"]
+    assert there == run("list", "-i", str(SAMPLES / name), "--json").json["hosts"]
+    assert run("import", str(SAMPLES / name)).status == 0
+    assert run("list", "--json").json["hosts"] == there
+
+
+def test_import_does_not_overwrite_unless_asked(run: Run, own: Path) -> None:
+    run("add", "gpu01", "address=1.2.3.4", "workdir=/mine")
+    before = own.read_text()
+    ran = run("import", str(SAMPLES / "ansible.yml"))
+    assert ran.status == 2
+    assert "gpu01 is there with another address" in ran.err
+    assert "hint: --update" in ran.err
+    assert own.read_text() == before
+    assert run("import", str(SAMPLES / "ansible.yml"), "--update").status == 0
+    host = run("list", "gpu01", "--json").json["hosts"][0]
+    assert (host["address"], host["workdir"]) == ("10.0.0.11", "/mine")
+
+
+@pytest.mark.parametrize("to", ["toml", "hostfile", "ansible-yaml", "ssh-config", "json"])
+def test_what_is_exported_is_read_back(to: str, run: Run) -> None:
+    ran = run("export", "-i", str(SAMPLES / "ansible.ini"), "--to", to, "-o", "exported")
+    assert ran.status == 0
+    source = {host["name"]: host for host in run("list", "-i", str(SAMPLES / "ansible.ini"), "--json").json["hosts"]}
+    back = run("list", "-i", "exported", "--json").json["hosts"]
+    held = {"hostfile": ["user", "port", "slots"], "ssh-config": ["address", "user", "port"]}.get(to, list(back[0]))
+    assert [host["name"] for host in back] == list(source)
+    for host in back:
+        assert {key: host[key] for key in held} == {key: source[host["name"]][key] for key in held}
+    lost = [line for line in ran.err.splitlines() if "can't hold" in line]
+    assert bool(lost) == (to in ("hostfile", "ssh-config"))
+
+
+def test_export_of_some_hosts(run: Run) -> None:
+    ran = run("export", "@gpu", "-i", str(SAMPLES / "ansible.ini"), "--to", "hostfile")
+    assert ran.out == "train@gpu01 slots=8\ntrain@gpu02 slots=8\nssh://train@gpu03:2222 slots=4\n"
+
+
+def test_validate_tells_about_every_file(run: Run) -> None:
+    Path("bad").write_text("a slots=4x\n")
+    ran = run("validate", str(SAMPLES / "hostfile"), "bad", "missing")
+    assert ran.status == 2
+    assert ran.out == f"{SAMPLES / 'hostfile'}: hostfile, 4 hosts\n"
+    assert ran.err.splitlines() == [
+        f"mnspawn: bad:1:9: not a number of slots: found '4x', expected a whole number from 1 to {MAX_SLOTS}",
+        "mnspawn: missing: there is no such file",
+    ]
+    ran = run("validate", "bad", "--json")
+    assert ran.status == 2
+    error = ran.json["files"][0]["error"]
+    assert (error["file"], error["line"], error["column"], error["found"]) == ("bad", 1, 9, "4x")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["list"], "there is no inventory"),
+        (["list", "-i", "nope"], "nope: there is no such file"),
+        (["list", "-i", ""], "--inventory: no file name"),
+        (["list", "-i", "x", "--hostfile", "y"], "--hostfile: --inventory and --hostfile both"),
+        (["list", "-i", str(SAMPLES / "hostfile"), "--format", "tomll"], "--format: no such format: found 'tomll'"),
+        (["list", "-i", str(SAMPLES / "hostfile"), "nope"], "HOSTS: no such host in"),
+        (["list", "-i", str(SAMPLES / "hostfile"), "--limit", "@x"], "--limit: no such group"),
+        (["export", "-i", str(SAMPLES / "hostfile"), "--to", "xml"], "no such export: found 'xml'"),
+        (["show", "-i", str(SAMPLES / "hostfile")], "argument"),
+        (["add", "slots=4"], "no hosts"),
+        (["add", "a b"], "HOSTS: a blank inside a host name"),
+        (["add", "a", "slots=x"], "slots: not a number of slots: found 'x'"),
+        (["add", "a!b"], "HOSTS: not a plain list of hosts"),
+        (["set", "a"], "nothing to set"),
+        (["set", "a", "slots=1"], "there is no such file"),
+        (["remove", "a"], "there is no such file"),
+        (["import", "nope"], "nope: there is no such file"),
+        (["add", "-i", str(SAMPLES / "ansible.yml"), "x"], "files in the format ansible-yaml are read, not edited"),
+        (["frobnicate"], "frobnicate"),
+    ],
+)
+def test_what_cannot_be_is_told_in_a_line_with_status_2(words: list[str], message: str, run: Run) -> None:
+    ran = run(*words)
+    assert (ran.status, ran.out) == (2, "")
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+    assert len(ran.err.splitlines()) <= 2
+
+
+def test_a_hostfile_is_edited_too(run: Run) -> None:
+    Path("hosts").write_text("# mine\na slots=4 # first\n")
+    assert run("add", "b", "slots=2", "--hostfile", "hosts").status == 0
+    assert run("set", "a", "slots=8", "--hostfile", "hosts").status == 0
+    assert Path("hosts").read_text() == "# mine\na slots=8 # first\nb slots=2\n"
+    assert run("add", "c", "--hostfile", "new").status == 0
+    assert Path("new").read_text() == "c\n"
+
+
+def test_edit_checks_what_the_editor_wrote(
+    run: Run, own: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    run("add", "a")
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nprintf '[hosts.b]\\n' >> \"$1\"\n")
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(editor))
+    monkeypatch.delenv("VISUAL", raising=False)
+    assert run("edit").out == f"{own}: edited\n"
+    assert own.read_text() == "[hosts.a]\n[hosts.b]\n"
+    ran = run("edit")  # the table is there twice now
+    assert ran.status == 2
+    assert "not valid TOML" in ran.err
+    kept = Path(ran.err.split("your text is in ")[1].strip())
+    assert kept.read_text() == "[hosts.a]\n[hosts.b]\n[hosts.b]\n"
+    kept.unlink()
+    kept.parent.rmdir()
+    assert own.read_text() == "[hosts.a]\n[hosts.b]\n"
+    monkeypatch.setenv("EDITOR", "false")
+    assert run("edit").status == 2
+
+
+def test_a_secret_that_somebody_wrote_down_is_not_shown(run: Run) -> None:
+    Path("i.toml").write_text('[hosts.a]\nenv = { HF_TOKEN = "hf_abc", OTHER = "x", T = { env = "T" } }\n')
+    for words in (["list", "--json"], ["show", "a"], ["show", "a", "--json"]):
+        ran = run(*words, "-i", "i.toml")
+        assert "hf_abc" not in ran.out + ran.err
+    assert run("list", "--json", "-i", "i.toml").json["hosts"][0]["env"] == {
+        "HF_TOKEN": "***",
+        "OTHER": "x",
+        "T": {"env": "T"},
+    }
+
+
+def test_stdin_is_an_inventory_too(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "mnspawn.cli.main", "inventory", "list", "-i", "-", "--names"],
+        input="b slots=1\na\n",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "b\na\n", "")
+
+
+def test_additions_at_once_lose_nothing(tmp_path: Path) -> None:
+    environ = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
+
+    def add(number: int) -> int:
+        argv = [sys.executable, "-m", "mnspawn.cli.main", "inventory", "add", f"h{number}", "-g", "g"]
+        return subprocess.run(argv, env=environ, cwd=tmp_path, capture_output=True, check=False, timeout=100).returncode
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(add, range(8))) == {0}
+    listed = subprocess.run(
+        [sys.executable, "-m", "mnspawn.cli.main", "inventory", "list", "@g", "--fold"],
+        env=environ,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert listed.stdout == "h[0-7]\n"
+
+
+def test_many_hosts_are_listed_chosen_and_folded_in_well_under_a_second(tmp_path: Path) -> None:
+    """10,000 hosts, no two of which share a range: CPU time beyond that of a listing of one host."""
+    many = "".join(f"n{i}x{i * 7 % 10007} slots=8\n" for i in range(10_000))
+    (tmp_path / "many").write_text(many)
+    (tmp_path / "one").write_text("a slots=1\n")
+    (tmp_path / "many.toml").write_text(
+        "".join(f'[hosts.n{i}x]\naddress = "10.{i >> 8}.{i & 255}.1"\nslots = 8\n' for i in range(10_000))
+    )
+
+    def cost(name: str, *words: str) -> float:
+        before = os.times()
+        argv = [sys.executable, "-m", "mnspawn.cli.main", "inventory", "list", "-i", str(tmp_path / name), *words]
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, timeout=100)
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
+
+    start_up = cost("one")
+    assert cost("many") - start_up < 1.0
+    assert cost("many", "--fold") - start_up < 1.0
+    assert cost("many", "n*", "--exclude", "n[1-500]x*") - start_up < 1.5
+    assert cost("many.toml", "--json") - start_up < 1.5
