@@ -1,6 +1,6 @@
 """From settings to a run: its program, its hosts, its request. For the command line and for Python alike."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from .engine.request import RunRequest
@@ -10,7 +10,9 @@ from .settings import Settings
 from .transport.base import SshOptions
 
 if TYPE_CHECKING:
-    from mnspawn_inventory import Host, InventoryError
+    from mnspawn_inventory import Host, InventoryError, Selection
+
+LISTS = ("hosts", "ips", "hostfile", "inventory", "include", "exclude", "limit")  # options that the inventory reads
 
 
 def request_of(settings: Settings, program: Program, hosts: "tuple[Host, ...]") -> RunRequest:
@@ -32,11 +34,18 @@ def request_of(settings: Settings, program: Program, hosts: "tuple[Host, ...]") 
         timeout=settings.timeout,
         orphan_grace=settings.orphan_grace,
         transport=settings.transport,
-        ssh=SshOptions(settings.ssh_config, settings.connect_timeout, settings.host_key_check),
+        ssh=ssh_of(settings),
+        log_cap=settings.log_cap,
+        name=settings.name,
     )
 
 
-def program_of(settings: Settings, words: "tuple[str, ...]") -> Program:
+def ssh_of(settings: Settings) -> SshOptions:
+    """How hosts are reached."""
+    return SshOptions(settings.ssh_config, settings.connect_timeout, settings.host_key_check)
+
+
+def program_of(settings: Settings, words: Sequence[str]) -> Program:
     """What every rank runs.
 
     Raises:
@@ -54,6 +63,11 @@ def program_of(settings: Settings, words: "tuple[str, ...]") -> Program:
 
 
 def hosts_of(settings: Settings, environ: Mapping[str, str]) -> "tuple[Host, ...]":
+    """The hosts that take part; see `select_hosts`."""
+    return select_hosts(settings, environ).hosts
+
+
+def select_hosts(settings: Settings, environ: Mapping[str, str]) -> "Selection":
     """The hosts that take part, from the options or the allocation that we run in; never silently this machine.
 
     Raises:
@@ -61,7 +75,7 @@ def hosts_of(settings: Settings, environ: Mapping[str, str]) -> "tuple[Host, ...
     """
     from mnspawn_inventory import InventoryError, resolve
 
-    given = {name: getattr(settings, name) for name in ("hosts", "ips", "hostfile", "inventory")}
+    given = {name: getattr(settings, name) for name in LISTS}
     try:
         selection = resolve(**{name: value and str(value) for name, value in given.items()}, environ=environ)
     except InventoryError as exc:
@@ -69,7 +83,7 @@ def hosts_of(settings: Settings, environ: Mapping[str, str]) -> "tuple[Host, ...
     if not selection.hosts:
         hint = "--hosts a,b, --hostfile FILE, or --sandbox 2 to try it on this machine"
         raise UsageError("expected hosts to run on, found none", hint=hint)
-    return selection.hosts
+    return selection
 
 
 def this_machine(data_address: str | None = None) -> "Host":
@@ -84,7 +98,7 @@ def this_machine(data_address: str | None = None) -> "Host":
 def _at_origin(error: "InventoryError", settings: Settings) -> str:
     """The inventory knows options only; name the variable or file line where the option was really given."""
     text = str(error)
-    for name in ("hosts", "ips", "hostfile", "inventory"):
+    for name in LISTS:
         flag = f"--{name}"
         if error.place is not None and error.place.source == flag and settings.origin(name).layer != "argument":
             return f"{settings.origin(name)}{text.removeprefix(flag)}"

@@ -19,8 +19,10 @@ from mnspawn.contract.ours import NAMES as TRAINER_NAMES
 from mnspawn.errors import UsageError
 
 PREFIX = "MNSPAWN_"
-# At most one of each group; what a higher layer says replaces what a lower one says.
-EXCLUSIVE = (("hosts", "ips", "hostfile", "sandbox"), ("module", "no_python"))
+# What a higher layer says of a group replaces all that a lower one says of it.
+REPLACED = (("hosts", "ips", "hostfile", "sandbox"), ("module", "no_python"))
+# Within a layer at most one of each group; hosts with a hostfile chooses among its hosts.
+EXCLUSIVE = (("hosts", "ips", "sandbox"), ("ips", "hostfile", "sandbox"), ("module", "no_python"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ class Settings:
     """The values of one run, checked. None means that nothing was said: whoever uses it decides."""
 
     hosts: str | None = _option(
-        None, values.host_list, "Hosts", "LIST", "Hosts, separated by commas; a:4 gives host a four slots.", "-H")
+        None, values.host_list, "Hosts", "LIST",
+        "Hosts, separated by commas; a:4 gives host a four slots. With --hostfile or --inventory: of its hosts.", "-H")
     ips: str | None = _option(
         None, values.host_list, "Hosts", "LIST", "The same as --hosts, in Paddle's word.")
     hostfile: Path | None = _option(
@@ -84,6 +87,12 @@ class Settings:
         None, values.count, "Hosts", "N", "N throw-away hosts on this machine, behind a built-in SSH server.")
     inventory: Path | None = _option(
         None, values.path, "Hosts", "FILE", "The inventory that knows the hosts.", "-i")
+    include: str | None = _option(
+        None, values.host_list, "Hosts", "HOSTS", "Of the hosts only these, and of a host only devices: a:0,1.")
+    exclude: str | None = _option(
+        None, values.host_list, "Hosts", "HOSTS", "Without these hosts or devices.")
+    limit: str | None = _option(
+        None, values.host_list, "Hosts", "HOSTS", "Of the hosts only these.")
 
     nproc_per_node: int | str | None = _option(
         None, values.nproc, "Processes", "N|auto|gpu|cpu",
@@ -114,10 +123,22 @@ class Settings:
         False, values.switch, "Environment", "", "Leave http_proxy and https_proxy of the hosts to the trainers.")
 
     output: str = _option(
-        "prefix", values.choice("prefix", "plain", "none"), "Output", "prefix|plain|none",
-        "How the trainers' lines show: after [host:rank], as they are, or not at all.")
+        "prefix", values.choice("prefix", "plain", "fold", "json", "none"), "Output", "prefix|plain|fold|json|none",
+        "How the trainers' lines show: after [host:rank], as they are, equal ones of many ranks once, as JSON, or not.")
     ranks: tuple[range, ...] | None = _option(
         None, values.ranks, "Output", "LIST", "Show the lines of these ranks only, such as 0,3-5.")
+    timestamps: bool = _option(
+        False, values.switch, "Output", "", "Every line says when its host saw it.")
+    color: str = _option(
+        "auto", values.choice("auto", "always", "never"), "Output", "auto|always|never",
+        "A colour per rank: on terminals (unless NO_COLOR is set), always, never.")
+    sanitize: bool = _option(
+        False, values.switch, "Output", "", "Of the trainers' control sequences only colours reach the console.")
+    log_dir: Path | None = _option(
+        None, values.path, "Output", "DIR", "Copies of what trainers write, byte for byte, and a report, in DIR/RUN.")
+    log_cap: int | None = _option(
+        None, values.size, "Output", "SIZE",
+        "Of each stream, hosts keep the newest bytes only (10M, 2G); older ones go back to the disk.")
     events: Path | None = _option(
         None, values.path, "Output", "FILE|-", "Write every event as one line of JSON.")
     dry_run: bool = _option(
@@ -127,6 +148,10 @@ class Settings:
     verbose: int = _option(
         0, values.level, "Output", "", "Say more; twice: still more.", "-v", True)
 
+    name: str | None = _option(
+        None, values.label, "Life", "LABEL", "What people call the run.")
+    detach: bool = _option(
+        False, values.switch, "Life", "", "Leave when all ranks run; the run goes on. mnspawn attach takes it over.")
     grace: float = _option(
         10.0, values.seconds, "Life", "SECONDS", "From the request to stop (TERM) to the end of patience (KILL).")
     timeout: float | None = _option(
@@ -209,7 +234,8 @@ def _exclude(layer: Mapping[str, _Found], resolved: dict[str, Any], origins: dic
         if len(given) > 1:
             first, second = (layer[name].origin.place for name in given[:2])
             raise UsageError(f"expected one of these at most, found {first} as well", place=second)
-        for name in group if given else ():
+    for names in REPLACED:
+        for name in names if any(name in layer for name in names) else ():
             resolved.pop(name, None)
             origins.pop(name, None)
 

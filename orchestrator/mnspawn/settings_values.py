@@ -77,6 +77,24 @@ def _whole(found: object, lowest: int, highest: int, expected: str) -> int:
     return number
 
 
+def label(found: object, context: Context) -> str:
+    """A name for people that stays on one line of a list and is no option."""
+    if not isinstance(found, str) or not re.fullmatch(r"[^\s-][^\s]{0,63}", found) or not found.isprintable():
+        raise _bad("a name without blanks, up to 64 characters", found)
+    return found
+
+
+def size(found: object, context: Context) -> int:
+    """A number of bytes: 65536, 64K, 10M, 2G (of 1024 each)."""
+    expected = "a size such as 64K, 10M or 2G"
+    if isinstance(found, str):
+        match = re.fullmatch(r"\s*([0-9]{1,15})\s*([KMGT]?)(?:i?B)?\s*", found, re.ASCII | re.IGNORECASE)
+        if not match:
+            raise _bad(expected, found)
+        found = int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ")
+    return _whole(found, 1, 1 << 62, expected)
+
+
 def count(found: object, context: Context) -> int:
     """A number of things, at least one."""
     return _whole(found, 1, 10**6, "a whole number from 1")

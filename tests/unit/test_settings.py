@@ -65,6 +65,12 @@ def test_every_option_can_be_given_in_every_layer(option: object, file: Path) ->
         "contract": "torch",
         "env": "A=1",
         "output": "plain",
+        **dict.fromkeys(("include", "exclude", "limit"), "a,b"),
+        **dict.fromkeys(("timestamps", "sanitize", "detach"), "true"),
+        "color": "always",
+        "log_dir": "/some/where",
+        "log_cap": "10M",
+        "name": "try-7",
         "ranks": "1",
         "transport": "paramiko",
         "host_key_check": "accept-new",
@@ -124,12 +130,40 @@ def test_a_higher_layers_hosts_replace_a_lower_layers(file: Path) -> None:
     assert settings.origin("hosts").layer == "default"
 
 
-@pytest.mark.parametrize(("first", "second"), [("hosts", "ips"), ("hosts", "hostfile"), ("hostfile", "sandbox")])
+@pytest.mark.parametrize(("first", "second"), [("hosts", "ips"), ("ips", "hostfile"), ("hostfile", "sandbox")])
 def test_one_layer_says_once_where_hosts_come_from(first: str, second: str, file: Path) -> None:
-    assert {first, second} <= set(EXCLUSIVE[0])
+    assert any({first, second} <= set(group) for group in EXCLUSIVE)
     said = f"--{second}: expected one of these at most, found --{first} as well"
     assert complaint(file, "", **{first: "2", second: "2"}) == said
     assert complaint(file, f"{first} = '2'\n{second} = '2'\n").startswith(f"FILE:2:{len(second) + 4}: expected one of")
+
+
+def test_hosts_can_choose_among_those_of_a_hostfile_said_beside_it(file: Path) -> None:
+    settings = resolved(file, "", hosts="a", hostfile="hosts", inventory="all", include="a:0")
+    assert (settings.hosts, settings.hostfile, settings.include) == ("a", Path("hosts"), "a:0")
+    settings = resolved(file, "hostfile = 'x'\ninventory = 'y'", hosts="a")
+    assert (settings.hosts, settings.hostfile) == ("a", None)
+    assert settings.inventory is not None
+
+
+@pytest.mark.parametrize(
+    ("said", "size"),
+    [("65536", 65536), ("64K", 65536), ("64k", 65536), (" 10 MiB ", 10 << 20), ("2GB", 2 << 30), (7, 7)],
+)
+def test_sizes(said: object, size: int, file: Path) -> None:
+    assert resolve({"log_cap": said}, {}).log_cap == size
+
+
+@pytest.mark.parametrize("said", ["", "0", "-1", "10X", "1.5G", "K", True, 1.5])
+def test_what_is_no_size(said: object) -> None:
+    with pytest.raises(UsageError, match=r"^--log-cap: expected a size such as 64K, 10M or 2G, found "):
+        resolve({"log_cap": said}, {})
+
+
+@pytest.mark.parametrize("said", ["", "two words", "-x", "a\x1bb", "x" * 65])
+def test_what_is_no_name(said: str) -> None:
+    with pytest.raises(UsageError, match=r"^--name: expected a name without blanks, up to 64 characters, found "):
+        resolve({"name": said}, {})
 
 
 def test_a_trainer_is_not_taken_for_its_run() -> None:
@@ -184,7 +218,7 @@ def test_paths_in_the_file_start_at_its_folder_and_elsewhere_where_we_stand(file
         ("grace = 0\n", "1:9", "expected seconds, more than 0, found 0"),
         ("grace = 1\r\n\r\ntimeout = 'x'\r\n", "3:11", "expected seconds, more than 0, found 'x'"),
         ('hosts = """\nsandbox = 1\n"""\nsandbox=0\n', "4:9", "expected one of these at most, found FILE:1:9 as well"),
-        ("output = [\n'ranks = 1']\n", "1:10", "expected prefix, plain or none, found ['ranks = 1']"),
+        ("output = [\n'ranks = 1']\n", "1:10", "expected prefix, plain, fold, json or none, found ['ranks = 1']"),
         ("dry-run = true\ndry_run = true\n", "2:1", "expected dry_run once, found it twice"),
         ('[env]\n"A B" = "x"\n', "1:2", "expected the name of a variable, found 'A B'"),
         ("grace = \n", "1:9", "expected TOML, found: "),

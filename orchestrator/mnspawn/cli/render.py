@@ -12,6 +12,7 @@ from mnspawn.cli.words import counted, error_lines, summary, visible
 from mnspawn.errors import MnspawnError, UsageError
 from mnspawn.report import RunReport
 
+_colours = "auto"  # what --color said
 LONGEST_VALUE = 300  # of a variable or an argument in --dry-run's text, in characters; --json has them whole
 _ALARM = "\x1b[1;31m"
 _PLAIN = "\x1b[0m"
@@ -87,8 +88,16 @@ def shown(word: str) -> str:
     return f"$'{escaped}'"
 
 
+def choose_colours(word: str) -> None:
+    """From now on: auto, always or never."""
+    global _colours
+    _colours = word
+
+
 def has_colours(stream: TextIO) -> bool:
-    """A terminal, whose user did not ask for no colours (no-color.org)."""
+    """As --color says; else a terminal, whose user did not ask for no colours (no-color.org)."""
+    if _colours != "auto":
+        return _colours == "always"
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 

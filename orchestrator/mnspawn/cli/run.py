@@ -1,29 +1,24 @@
 """`mnspawn [run]`: from settings to a run, its console, and its exit status. Without typer: a run starts sooner so."""
 
 import asyncio
-import contextlib
-import logging
 import os
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from mnspawn import api
-from mnspawn.api import Listener, RunRequest
+from mnspawn import api, compose
+from mnspawn.api import Detached, RunRequest
 from mnspawn.cli import render
-from mnspawn.cli.words import EventWording, told, visible
+from mnspawn.cli.console import closing, listeners_of
+from mnspawn.cli.words import told
+from mnspawn.compose import program_of
+from mnspawn.engine.registry import default_root
 from mnspawn.errors import ExitStatus, UsageError
-from mnspawn.logs.journal import EventsSink
-from mnspawn.logs.sinks import ConsoleSink, OutputMode
 from mnspawn.plan import Program
 from mnspawn.settings import Settings
-from mnspawn.transport.base import SshOptions
 
 if TYPE_CHECKING:
-    from mnspawn_inventory import Host, InventoryError
-
-T = TypeVar("T")
-
-log = logging.getLogger(__name__)
+    from mnspawn_inventory import Host
 
 
 def perform(settings: Settings, words: Sequence[str]) -> int:
@@ -35,130 +30,61 @@ def perform(settings: Settings, words: Sequence[str]) -> int:
     """
     if settings.json and not settings.dry_run and settings.origin("json").layer == "argument":
         raise UsageError("expected --dry-run with it", place="--json", hint="--events FILE tells of a run in JSON")
+    render.choose_colours(settings.color)
     program = program_of(settings, words)
-    hosts = () if settings.sandbox else hosts_of(settings, os.environ)
+    hosts = hosts_of(settings, os.environ)
     request = request_of(settings, program, hosts)
     listeners = listeners_of(settings, settings.sandbox or len(hosts))
     if settings.dry_run:
-        plan = asyncio.run(_closing(api.plan(request, listeners), listeners))
+        plan = asyncio.run(closing(api.plan(request, listeners), listeners))
         render.print_plan(plan.describe(reveal=settings.json), settings.json)
         return ExitStatus.OK
-    report = asyncio.run(_closing(api.run(request, listeners), listeners))
-    render.print_summary(report)
-    return report.exit_status
+    outcome = asyncio.run(closing(api.run(request, listeners), listeners))
+    if isinstance(outcome, Detached):
+        return say_detached(outcome.run, settings.detach)
+    render.print_summary(outcome)
+    return outcome.exit_status
 
 
-async def _closing(outcome: Awaitable[T], listeners: Sequence[Listener]) -> T:
-    """Whatever is said after this stands behind all output."""
-    async with contextlib.AsyncExitStack() as stack:
-        for listener in reversed(listeners):
-            stack.push_async_callback(listener.aclose)
-        result = await outcome
-        try:
-            await stack.aclose()
-        except asyncio.CancelledError:
-            # Ctrl-C while a stopped reader keeps us: the rest of the output is not wanted, what became of the run is.
-            log.debug("left output that nobody read")
-    return result
+def say_detached(run: str, is_asked: bool) -> int:
+    """The run goes on without us: leave somebody who looks after it, and say how to come back to it.
+
+    Arguments:
+        is_asked: by --detach; then the run's id is the command's result, on stdout.
+    """
+    from mnspawn.engine import keeper
+
+    if is_asked:
+        render.print_out(f"{run}\n")
+    lines = [f"mnspawn: run {run} goes on; mnspawn attach {run} takes it over, mnspawn stop {run} ends it"]
+    if not keeper.start(default_root(os.environ), run):
+        lines += told("nobody looks after it: a failing rank stops its own host only, until somebody attaches")
+    render.print_ours(lines)
+    return ExitStatus.OK
 
 
 def request_of(settings: Settings, program: Program, hosts: "tuple[Host, ...]") -> RunRequest:
-    """The settings as the engine takes them."""
-    return RunRequest(
-        program=program,
-        hosts=hosts,
-        sandbox=settings.sandbox or 0,
-        nproc=settings.nproc_per_node,
-        contracts=settings.contract,
-        env=settings.env,
-        keep_proxy=settings.keep_proxy,
-        python=settings.python,
-        workdir=settings.workdir,
-        start_port=settings.start_port,
-        master_port=settings.master_port,
-        network=settings.network,
-        grace=settings.grace,
-        timeout=settings.timeout,
-        orphan_grace=settings.orphan_grace,
-        transport=settings.transport,
-        ssh=SshOptions(settings.ssh_config, settings.connect_timeout, settings.host_key_check),
+    """The settings as the engine takes them, with what is only a command's: signals, detaching, being remembered."""
+    return replace(
+        compose.request_of(settings, program, hosts),
         handle_signals=True,
+        is_detached=settings.detach,
+        registry=default_root(os.environ),
     )
 
 
-def program_of(settings: Settings, words: Sequence[str]) -> Program:
-    """What every rank runs.
-
-    Raises:
-        UsageError: nothing.
-    """
-    if not words or not words[0]:
-        found = "an empty word" if words else "nothing"
-        raise UsageError(f"expected a script behind the options, found {found}", hint="mnspawn --hosts a,b train.py")
-    kind: Literal["script", "module", "command"] = "script"
-    if settings.module:
-        kind = "module"
-    elif settings.no_python:
-        kind = "command"
-    return Program(kind, words[0], tuple(words[1:]))
-
-
 def hosts_of(settings: Settings, environ: Mapping[str, str]) -> "tuple[Host, ...]":
-    """The hosts that take part, from the options or the allocation that we run in; never silently this machine.
+    """The hosts that take part; says what is noteworthy about where they come from.
 
     Raises:
-        UsageError, InventoryError: there are none, or what was given can't be used.
+        UsageError: there are none, or what was given can't be used.
     """
-    from mnspawn_inventory import InventoryError, resolve
-
-    given = {name: getattr(settings, name) for name in ("hosts", "ips", "hostfile", "inventory")}
-    try:
-        selection = resolve(**{name: value and str(value) for name, value in given.items()}, environ=environ)
-    except InventoryError as exc:
-        raise UsageError(str(exc) if exc.place is None else _at_origin(exc, settings), hint=exc.hint) from exc
-    if not selection.hosts:
-        hint = "--hosts a,b, --hostfile FILE, or --sandbox 2 to try it on this machine"
-        raise UsageError("expected hosts to run on, found none", hint=hint)
+    if settings.sandbox:
+        for name in ("include", "exclude", "limit"):
+            if getattr(settings, name) is not None and settings.origin(name).layer == "argument":
+                raise UsageError("expected hosts to choose from, found a sandbox", place=f"--{name}")
+        return ()
+    selection = compose.select_hosts(settings, environ)
     for note in selection.notes:
         render.print_ours(told(note))
     return selection.hosts
-
-
-def _at_origin(error: "InventoryError", settings: Settings) -> str:
-    """The inventory knows options only; name the variable or file line where the option was really given."""
-    text = str(error)
-    for name in ("hosts", "ips", "hostfile", "inventory"):
-        flag = f"--{name}"
-        if error.place is not None and error.place.source == flag and settings.origin(name).layer != "argument":
-            return f"{settings.origin(name)}{text.removeprefix(flag)}"
-    return text
-
-
-def listeners_of(settings: Settings, host_count: int) -> list[Listener]:
-    """The console, and the events where they are asked for. With `--events -` stdout is theirs: the rest is on stderr.
-
-    Raises:
-        UsageError: the events' file can't be written.
-    """
-    events = None if settings.events is None else EventsSink.open(str(settings.events))
-    stdout = 2 if settings.events is not None and str(settings.events) == "-" else 1
-    mode = OutputMode.NONE if settings.dry_run else OutputMode(settings.output)
-    wording = EventWording(host_count, settings.verbose)
-    console = ConsoleSink(mode, ranks=settings.ranks, wording=wording, stdout=stdout)
-    console.show_live(wording.connecting())
-    _log_to(console, settings.verbose)
-    return [console] if events is None else [console, events]
-
-
-def _log_to(console: ConsoleSink, verbosity: int) -> None:
-    """Logging is for operators: errors always, everything of ours from -vv on, of libraries from -vvv on."""
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            console.note("\n".join(visible(line) for line in self.format(record).splitlines()))
-
-    handler = Handler()
-    handler.setFormatter(logging.Formatter("mnspawn: %(name)s: %(message)s"))
-    logging.root.addHandler(handler)
-    logging.root.setLevel(logging.ERROR if verbosity < 3 else logging.DEBUG)
-    logging.getLogger("mnspawn").setLevel(logging.DEBUG if verbosity >= 2 else logging.WARNING)

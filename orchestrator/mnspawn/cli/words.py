@@ -23,6 +23,7 @@ from mnspawn.events import (
     TrainerExited,
     TrainerStarted,
 )
+from mnspawn.logs.fold import rank_set
 from mnspawn.report import RankOutcome, RunReport
 
 TAIL_LINES = 20  # of the failed trainer's stderr: a traceback with its message
@@ -41,17 +42,6 @@ def visible(text: str) -> str:
     )
 
 
-def fold_ranks(ranks: Iterable[int]) -> str:
-    """0-2,5."""
-    spans: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
-
-
 def fold_hosts(names: Iterable[str]) -> str:
     """gpu-[01-12]."""
     from mnspawn_inventory.nodeset import fold  # late: most runs end without a list of hosts
@@ -64,7 +54,7 @@ def fold_hosts(names: Iterable[str]) -> str:
 
 def ranks_of(ranks: Sequence[int]) -> str:
     """rank 3, or ranks 0-2,5."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {fold_ranks(ranks)}"
+    return f"rank{'s' if len(ranks) > 1 else ''} {rank_set(ranks)}"
 
 
 def counted(count: int, noun: str) -> str:

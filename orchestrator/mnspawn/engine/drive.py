@@ -61,6 +61,7 @@ class Drive:
         self._is_dry = is_dry
         self._control = control or Control()
         self._run = request.run or make_run_id()
+        self._links: list[HostLink] = []  # none while hosts are looked for: listeners may already ask for credit
         self._failures: dict[int, HostError] = {}
         self._refusals: dict[int, tuple[str, ...]] = {}
         self._error: MnspawnError | None = None

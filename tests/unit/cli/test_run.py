@@ -13,7 +13,8 @@ from mnspawn import api, settings
 from mnspawn.api import Listener, RunRequest
 from mnspawn.cli import app, main
 from mnspawn.cli.options import build
-from mnspawn.cli.run import hosts_of, program_of, request_of
+from mnspawn.cli.run import hosts_of, request_of
+from mnspawn.compose import program_of
 from mnspawn.errors import UsageError
 from mnspawn.events import Notice, RunStarting, Stream, TrainerOutput
 from mnspawn.plan import Program
@@ -203,11 +204,11 @@ def test_closing_waits_for_all_output(engine: Engine) -> None:
             await asyncio.sleep(0)
             closed.append(self)
 
-    from mnspawn.cli.run import _closing
+    from mnspawn.cli.console import closing
 
     async def fail() -> None:
         raise UsageError("no")
 
     with pytest.raises(UsageError):
-        asyncio.run(_closing(fail(), [Slow(), Slow()]))
+        asyncio.run(closing(fail(), [Slow(), Slow()]))
     assert len(closed) == 2

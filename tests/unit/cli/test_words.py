@@ -8,7 +8,7 @@ from mnspawn.cli.words import (
     duration,
     error_lines,
     fold_hosts,
-    fold_ranks,
+    ranks_of,
     summary,
     told,
     visible,
@@ -186,7 +186,7 @@ def test_facts_that_a_host_makes_up_do_no_harm() -> None:
 
 
 def test_ranks_fold() -> None:
-    assert fold_ranks([5, 0, 1, 2, 2, 7, 8]) == "0-2,5,7-8"
+    assert ranks_of([5, 0, 1, 2, 7, 8]) == "ranks 0-2,5,7-8"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,112 @@
+"""The listeners of `run`, `logs` and `attach`: the console, local copies, events; and how they are closed."""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TypeVar
+
+from mnspawn.api import Listener
+from mnspawn.cli.words import EventWording, visible
+from mnspawn.logs.copies import LocalCopies
+from mnspawn.logs.journal import EventsSink
+from mnspawn.logs.painters import Look
+from mnspawn.logs.sinks import ConsoleSink, OutputMode, Wording
+from mnspawn.settings import Settings
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+async def closing(outcome: Awaitable[T], listeners: Sequence[Listener]) -> T:
+    """Whatever is said after this stands behind all output."""
+    async with contextlib.AsyncExitStack() as stack:
+        for listener in reversed(listeners):
+            stack.push_async_callback(listener.aclose)
+        result = await outcome
+        try:
+            await stack.aclose()
+        except asyncio.CancelledError:
+            # Ctrl-C while a stopped reader keeps us: the rest of the output is not wanted, what became of the run is.
+            log.debug("left output that nobody read")
+    return result
+
+
+def listeners_of(settings: Settings, host_count: int) -> list[Listener]:
+    """Those of a run: the console, and events and copies where they are asked for.
+
+    With `--events -` stdout is theirs: the rest is on stderr.
+
+    Raises:
+        UsageError: a file can't be written.
+    """
+    wording = EventWording(host_count, settings.verbose)
+    console = console_of(settings, wording, OutputMode.NONE if settings.dry_run else None)
+    console.show_live(wording.connecting())
+    return [console, *keepers_of(settings)]
+
+
+def console_of(settings: Settings, wording: Wording | None, mode: OutputMode | None = None) -> ConsoleSink:
+    """The console as the settings want it; operators' logging goes there, too."""
+    is_taken = settings.events is not None and str(settings.events) == "-"
+    console = ConsoleSink(
+        mode or OutputMode(settings.output),
+        ranks=settings.ranks,
+        look=look_of(settings, os.environ),
+        wording=wording,
+        stdout=2 if is_taken else 1,
+    )
+    _log_to(console, settings.verbose)
+    return console
+
+
+def keepers_of(settings: Settings) -> list[Listener]:
+    """What is written beside the console.
+
+    Raises:
+        UsageError: a file can't be written.
+    """
+    keepers: list[Listener] = []
+    if settings.events is not None:
+        keepers.append(EventsSink.open(str(settings.events)))
+    if settings.log_dir is not None and not settings.dry_run:
+        keepers.append(LocalCopies.open(settings.log_dir))
+    return keepers
+
+
+def look_of(settings: Settings, environ: Mapping[str, str]) -> Look:
+    """Colours: --color, else NO_COLOR (no-color.org), else whether it is a terminal that has them."""
+    is_coloured: bool | None = {"always": True, "never": False}.get(settings.color)
+    is_unwanted = settings.color == "auto" and bool(environ.get("NO_COLOR"))
+    if is_unwanted or (settings.color == "auto" and environ.get("TERM") == "dumb"):
+        is_coloured = False
+    return Look(
+        has_times=settings.timestamps,
+        is_sanitized=settings.sanitize,
+        is_coloured=is_coloured,
+        keeps_colours=settings.color != "never" and not is_unwanted,
+    )
+
+
+class _OwnErrorsPlain(logging.Formatter):
+    """An error of ours is for everybody: without the name of the module."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        if record.levelno >= logging.ERROR and record.name.startswith("mnspawn"):
+            return f"mnspawn: {record.message}"
+        return super().formatMessage(record)
+
+
+def _log_to(console: ConsoleSink, verbosity: int) -> None:
+    """Logging is for operators: errors always, everything of ours from -vv on, of libraries from -vvv on."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            console.note("\n".join(visible(line) for line in self.format(record).splitlines()))
+
+    handler = Handler()
+    handler.setFormatter(_OwnErrorsPlain("mnspawn: %(name)s: %(message)s"))
+    logging.root.addHandler(handler)
+    logging.root.setLevel(logging.ERROR if verbosity < 3 else logging.DEBUG)
+    logging.getLogger("mnspawn").setLevel(logging.DEBUG if verbosity >= 2 else logging.WARNING)
