@@ -21,7 +21,7 @@ async def dial(
     A host's `connect_timeout` starts when its turn comes and holds for all tries together. Connections that nobody
     took are closed when the iteration is given up.
     """
-    answers: asyncio.Queue[tuple[int, Connection | HostError]] = asyncio.Queue()
+    answers: asyncio.Queue[tuple[int, Connection | HostError | Exception]] = asyncio.Queue()
     window = asyncio.Semaphore(WINDOW)
     servers: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(PER_SERVER))
 
@@ -31,21 +31,28 @@ async def dial(
             server = servers[transport.endpoint(target)]
             async with window:
                 connection = await _persist(transport, target, server, connect_timeout)
-        except HostError as exc:
+        except Exception as exc:  # noqa: BLE001 -- HostErrors are answers; anything else is raised where we are awaited
             answers.put_nowait((index, exc))
         else:
             answers.put_nowait((index, connection))
 
+    # no TaskGroup: it would turn the end of an iteration that is given up (GeneratorExit) into an error of its own
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(one(index), name=f"dial {target.name}") for index, target in enumerate(targets)]
     try:
-        async with asyncio.TaskGroup() as group:
-            for index in range(len(targets)):
-                group.create_task(one(index), name=f"dial {targets[index].name}")
-            for _ in targets:
-                yield await answers.get()
+        for _ in targets:
+            index, answer = await answers.get()
+            if isinstance(answer, Exception) and not isinstance(answer, HostError):
+                raise answer
+            yield index, answer
     finally:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         while not answers.empty():
             _, answer = answers.get_nowait()
-            if not isinstance(answer, HostError):
+            if not isinstance(answer, Exception):
                 await answer.close()
 
 

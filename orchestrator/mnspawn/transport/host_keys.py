@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mnspawn.errors import HostKeyChanged, HostKeyUnknown, SettingsUnusable, UsageError
 from mnspawn.transport import keys
-from mnspawn.transport.known_hosts import Entry, KnownHosts, hashed, is_hashed, names_of, write
+from mnspawn.transport.known_hosts import Entry, KnownHosts, names_of
 from mnspawn.transport.route import ACCEPT_NEW, Hop
 
 log = logging.getLogger(__name__)
@@ -92,15 +92,12 @@ class HostKeys:
         name = names_of(hop.address, hop.port, hop.known_as)[0]
         path = hop.known_hosts[0] if hop.known_hosts else Path("/dev/null")
         with self._lock:
-            hash_names = hop.hash_known_hosts or is_hashed(path)
             try:
-                written = write(path, name, [key], hash_names=hash_names)
+                hash_names = hop.hash_known_hosts or self._known.is_hashed(path)
+                self._known.record(path, name, key, hash_names=hash_names)
             except UsageError as exc:  # as ssh: the host is used, and asked about again next time
                 log.warning("%s: its key could not be recorded: %s", hop.name, exc)
-                written = []
-            shown = hashed(name) if hash_names else name
-            for entry in written or [Entry("", (shown,), key, path, 0)]:
-                self._known.add(path, entry)
+                return
         log.info("%s: its key %s is now in %s", hop.name, keys.fingerprint(key), path)
 
 

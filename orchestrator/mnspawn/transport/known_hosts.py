@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import hashlib
 import hmac
 import os
 import secrets
@@ -36,50 +35,94 @@ class Entry:
 
 
 class KnownHosts:
-    """Several files, read when they are first asked for.
+    """Several files, read when they are first asked for, and again when they have changed.
 
     Raises (from `entries`):
         UsageError: a line is not known_hosts; `place` is file:line.
     """
 
     def __init__(self) -> None:
-        self._files: dict[Path, list[Entry]] = {}
-        self._exact: dict[Path, dict[str, list[Entry]]] = {}
+        self._files: dict[Path, _File] = {}
 
     def entries(self, files: Sequence[Path], names: Iterable[str]) -> list[Entry]:
         """The lines that speak of one of the names."""
         found: dict[tuple[Path, int], Entry] = {}
         for path in files:
-            self._load(path)
+            file = self._load(path)
             for name in names:
-                exact = self._exact[path].get(name, [])
-                others = [entry for entry in self._files[path] if entry.speaks_of(name)]
-                found.update({(entry.path, entry.number): entry for entry in [*exact, *others]})
+                found.update({(entry.path, entry.number): entry for entry in file.find(name)})
         return list(found.values())
 
-    def add(self, path: Path, entry: Entry) -> None:
-        """Count an entry that was just written."""
-        self._load(path)
-        self._put(path, entry)
+    def is_hashed(self, path: Path) -> bool:
+        return bool(self._load(path).hashed)
 
-    def forget(self, path: Path) -> None:
-        """Read the file again next time."""
-        self._files.pop(path, None)
-        self._exact.pop(path, None)
+    def record(self, path: Path, name: str, key: bytes, *, hash_names: bool) -> None:
+        """Append a key, and count it without reading all the others again; when the file can't be written, only that.
 
-    def _load(self, path: Path) -> None:
-        if path in self._files:
-            return
-        self._files[path], self._exact[path] = [], {}
-        for entry in read(path):
-            self._put(path, entry)
+        Raises:
+            UsageError: the file can't be written.
+        """
+        file = self._load(path)
+        shown = hashed(name) if hash_names else name
+        file.put(Entry("", (shown,), key, path, file.lines + 1))
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _append(path, [_line(shown, key)])
+        except OSError as exc:
+            raise UsageError(f"can't write it: {exc.strerror}", place=str(path)) from exc
+        file.version = _version(path)
 
-    def _put(self, path: Path, entry: Entry) -> None:
-        if any(char in pattern for pattern in entry.patterns for char in "*?!|"):
-            self._files[path].append(entry)
-            return
-        for name in entry.patterns:
-            self._exact[path].setdefault(name.lower(), []).append(entry)
+    def _load(self, path: Path) -> "_File":
+        version = _version(path)
+        file = self._files.get(path)
+        if file is None or file.version != version:
+            file = _File(version, read(path))
+            self._files[path] = file
+        return file
+
+
+class _File:
+    """What is known of one file, ready to be asked: hashed lines cost about a microsecond each and question."""
+
+    def __init__(self, version: tuple[int, int, int], entries: Sequence[Entry]) -> None:
+        self.version = version
+        self.lines = 0
+        self.exact: dict[str, list[Entry]] = {}
+        self.hashed: list[tuple[bytes, bytes, Entry]] = []
+        self.patterns: list[Entry] = []
+        self._answers: dict[str, list[Entry]] = {}
+        for entry in entries:
+            self.put(entry)
+
+    def put(self, entry: Entry) -> None:
+        self._answers.clear()
+        self.lines = max(self.lines, entry.number)
+        if entry.patterns[0].startswith("|1|"):
+            salt, digest = (base64.b64decode(part) for part in entry.patterns[0].split("|")[2:4])
+            self.hashed.append((salt, digest, entry))
+        elif any(char in pattern for pattern in entry.patterns for char in "*?!"):
+            self.patterns.append(entry)
+        else:
+            for name in entry.patterns:
+                self.exact.setdefault(name.lower(), []).append(entry)
+
+    def find(self, name: str) -> list[Entry]:
+        if name not in self._answers:
+            plain = name.encode()
+            self._answers[name] = [
+                *self.exact.get(name, []),
+                *(entry for salt, digest, entry in self.hashed if hmac.digest(salt, plain, "sha1") == digest),
+                *(entry for entry in self.patterns if entry.speaks_of(name)),
+            ]
+        return self._answers[name]
+
+
+def _version(path: Path) -> tuple[int, int, int]:
+    try:
+        status = path.stat()
+    except OSError:  # not there: an empty file
+        return (0, 0, 0)
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def read(path: Path) -> list[Entry]:
@@ -106,10 +149,12 @@ def _parse(line: str, path: Path, number: int) -> Entry | None:
     try:
         key = base64.b64decode(words[2], validate=True)
         keys.kind_of(key)
+        if words[0].startswith("|"):
+            _, kind, salt, digest = words[0].split("|")
+            if kind != "1" or not base64.b64decode(salt, validate=True) or not base64.b64decode(digest, validate=True):
+                raise ValueError(words[0])
     except (ValueError, binascii.Error):
-        raise UsageError("the key is damaged (not base64, or cut short)", place=place) from None
-    if words[0].startswith("|") and len(words[0].split("|")) != 4:
-        raise UsageError(f"expected |1|salt|hash, found {words[0]!r}", place=place)
+        raise UsageError("the key or the hashed name is damaged (not base64, or cut short)", place=place) from None
     return Entry(marker, tuple(words[0].split(",")), key, path, number)
 
 
@@ -121,10 +166,7 @@ def names_of(host: str, port: int, alias: str | None = None) -> tuple[str, ...]:
 
 
 def _hash(name: str, salt: str) -> str:
-    try:
-        digest = hmac.new(base64.b64decode(salt), name.encode(), hashlib.sha1).digest()
-    except binascii.Error:
-        return ""
+    digest = hmac.digest(base64.b64decode(salt), name.encode(), "sha1")
     return f"|1|{salt}|{base64.b64encode(digest).decode()}"
 
 
@@ -138,7 +180,7 @@ def is_hashed(path: Path) -> bool:
     return any(entry.patterns[0].startswith("|1|") for entry in read(path))
 
 
-def write(path: Path, name: str, new: Sequence[bytes], *, hash_names: bool, replace: bool = False) -> list[Entry]:
+def write(path: Path, name: str, new: Sequence[bytes], *, hash_names: bool, replace: bool = False) -> None:
     """Append a host's keys; with `replace` its lines for other keys of the same types go first.
 
     Only plain lines of this host alone and hashed ones are taken out; a line that it shares with others loses its name.
@@ -151,7 +193,7 @@ def write(path: Path, name: str, new: Sequence[bytes], *, hash_names: bool, repl
     stale = [e for e in old if not e.marker and keys.kind_of(e.key) in kinds and e.key not in new and e.speaks_of(name)]
     known = {entry.key for entry in old if not entry.marker and entry.speaks_of(name)}
     shown = hashed(name) if hash_names else name
-    lines = [f"{shown} {keys.kind_of(key)} {base64.b64encode(key).decode()}\n" for key in new if key not in known]
+    lines = [_line(shown, key) for key in new if key not in known]
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if replace and stale:
@@ -160,7 +202,10 @@ def write(path: Path, name: str, new: Sequence[bytes], *, hash_names: bool, repl
             _append(path, lines)
     except OSError as exc:
         raise UsageError(f"can't write it: {exc.strerror}", place=str(path)) from exc
-    return [entry for entry in read(path) if entry.key in new and entry.speaks_of(name)]
+
+
+def _line(name: str, key: bytes) -> str:
+    return f"{name} {keys.kind_of(key)} {base64.b64encode(key).decode()}\n"
 
 
 def _append(path: Path, lines: Sequence[str]) -> None:
