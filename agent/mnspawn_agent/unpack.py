@@ -37,9 +37,8 @@ def is_whole(folder: str, files: Dict[str, bytes]) -> bool:
     return True
 
 
-def store(place: str, archive: bytes, files: Dict[str, bytes]) -> None:
-    """Write archive and files under a temporary name, then rename. Raises OSError."""
-    folder = os.path.dirname(place)
+def store(folder: str, files: Dict[str, bytes]) -> None:
+    """Write files under a temporary name, then rename. Raises OSError."""
     parent = os.path.dirname(folder)
     os.makedirs(parent, 0o700, exist_ok=True)
     status = os.stat(parent)
@@ -55,8 +54,6 @@ def store(place: str, archive: bytes, files: Dict[str, bytes]) -> None:
             os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
             with open(path, "wb") as file:
                 file.write(content)
-        with open(os.path.join(temporary, os.path.basename(place)), "wb") as file:
-            file.write(archive)
         try:
             os.rename(temporary, folder)
         except OSError:
@@ -120,10 +117,11 @@ def settle(content: bytes, archive: bytes, places: List[str], found: str) -> Non
     """Make the agent importable, from disk where possible."""
     files = dict(read_records(content))
     for place in [found] if found else places:
-        folder = os.path.dirname(place)
+        folder, name = os.path.split(place)
+        kept = dict(files, **{name: archive})
         try:
-            if not is_whole(folder, files):
-                store(place, archive, files)
+            if not is_whole(folder, kept):
+                store(folder, kept)
         except OSError:
             continue  # read-only, full, or not ours: the next place, in the end memory
         try:

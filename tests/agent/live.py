@@ -66,10 +66,15 @@ class Live:
     Args:
         words: the agent's mode and its arguments.
         session: to go on with; None begins one.
+        gives_archive: False leaves it to the test to answer a host that needs the archive.
     """
 
     def __init__(
-        self, account: Account, words: tuple[str, ...] = ("serve",), session: HostSession | None = None
+        self,
+        account: Account,
+        words: tuple[str, ...] = ("serve",),
+        session: HostSession | None = None,
+        gives_archive: bool = True,
     ) -> None:
         self.account = account
         self.session = session or HostSession(time.monotonic(), WINDOW)
@@ -92,8 +97,8 @@ class Live:
                 if not chunk:
                     raise self.handshake.explain_end(self.process.wait(DEADLINE), self.stderr)
                 rest = self.handshake.feed(chunk)
-            if self.handshake.answer == "need":
-                self.write(archive.content)
+            if self.handshake.answer == "need" and gives_archive:
+                self.give_archive()
             self._first = rest
         except BaseException:
             self._end()
@@ -119,6 +124,9 @@ class Live:
     def write(self, chunk: bytes) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(chunk)
+
+    def give_archive(self) -> None:
+        self.write(bundle.build().content)
 
     @property
     def stderr(self) -> bytes:

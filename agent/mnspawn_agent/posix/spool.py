@@ -40,7 +40,14 @@ class Spool:
     @property
     def size(self) -> int:
         """Offset behind the last byte that is there."""
-        return max(self._base + os.fstat(self.fd).st_size, self._base)
+        self._mind_truncation()
+        return self._base + os.fstat(self.fd).st_size
+
+    def _mind_truncation(self) -> None:
+        if os.fstat(self.fd).st_size < self.offset - self._base:
+            # a trainer truncated its own output (`> /dev/stdout`): what comes is new. Not seen when it has written
+            # more since than it had before: no file system tells that
+            self._base = self.offset
 
     def note_growth(self, now: float) -> None:
         """Remember when bytes were seen, and keep within the cap. `now` is wall-clock seconds since the epoch."""
@@ -57,15 +64,14 @@ class Spool:
     def read(self, count: int) -> bytes:
         """The next bytes, b"" when there are no more for now; what the cap took is skipped."""
         self.offset = max(self.offset, self.hole)
+        self._mind_truncation()
         chunk = os.pread(self.fd, count, self.offset - self._base)
-        if not chunk and os.fstat(self.fd).st_size < self.offset - self._base:
-            self._base = self.offset  # a trainer truncated its own output (`> /dev/stdout`): what comes is new
-            chunk = os.pread(self.fd, count, 0)
         self.offset += len(chunk)
         return chunk
 
     def rewind(self, offset: int) -> int:
         """Go back to an offset that the controller asks for; gives the bytes that are not there any more."""
+        self._mind_truncation()
         start = max(offset, self._base, self.hole)
         self.offset = min(start, self.size)
         return max(0, start - offset)
@@ -176,11 +182,14 @@ class Spools:
 
 
 def tail_of(path: str) -> List[str]:
-    """The last lines of a file, as text that JSON can hold."""
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - TAIL_BYTES))
-        lines = file.read().split(b"\n")
+    """The last lines of a file, as text that JSON can hold; none where a trainer removed it."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return []
     if size > TAIL_BYTES:
         lines = lines[1:] or lines
     # a progress bar redraws its line with \r: only what it ended as counts

@@ -1,5 +1,6 @@
 """Drives one pod: prepares, spawns, reaps, signals, sweeps, and tells the controller. The machine decides."""
 
+import errno
 import json
 import os
 import socket
@@ -76,8 +77,8 @@ class Supervisor:
         message = messages.make(kind, **fields)
         try:
             self._prepared.folder.append_journal(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
-        except OSError:
-            self._is_disk_full = True  # told with the next exit; the pod itself must go on
+        except OSError as error:  # told with the next exit; the pod itself must go on, also without its folder
+            self._is_disk_full = self._is_disk_full or error.errno in (errno.ENOSPC, errno.EDQUOT)
         self._send(message)
 
     # -- before the start ------------------------------------------------------------------------------------------
