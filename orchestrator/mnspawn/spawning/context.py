@@ -203,11 +203,13 @@ class SpawnContext:
         said = self._watcher.raised.get(rank)
         return None if said is None else said.traceback
 
-    def wait_for_rank(self, rank: int, timeout: float | None) -> bool:
+    def wait_for_rank(self, rank: int, timeout: float | None, is_end: bool = False) -> bool:
+        """Wait until a rank has returned, or (`is_end`) until its process has ended; False when neither came in time."""
         deadline = None if timeout is None else time.monotonic() + timeout
 
         def has_ended() -> bool:
-            return self.has_returned(rank) or self.processes[rank].exitcode is not None or self._watcher.is_over
+            has_returned = not is_end and self.has_returned(rank)
+            return has_returned or self.processes[rank].exitcode is not None or self._watcher.is_over
 
         return self._wait(has_ended, deadline)
 

@@ -11,7 +11,7 @@ class Owner(Protocol):
 
     def send_signal(self, rank: int, name: str) -> None: ...
 
-    def wait_for_rank(self, rank: int, timeout: float | None) -> bool: ...
+    def wait_for_rank(self, rank: int, timeout: float | None, is_end: bool = False) -> bool: ...
 
     def has_returned(self, rank: int) -> bool: ...
 
@@ -51,7 +51,7 @@ class SpawnedProcess:
 
     def join(self, timeout: float | None = None) -> None:
         """Wait for this rank's end, whatever it is."""
-        self._owner.wait_for_rank(self.rank, timeout)
+        self._owner.wait_for_rank(self.rank, timeout, is_end=True)
 
     def terminate(self) -> None:
         """SIGTERM to the process and those that it started in its group."""
