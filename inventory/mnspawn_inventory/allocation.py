@@ -7,9 +7,7 @@ from pathlib import Path
 from mnspawn_inventory import fields, names, nodeset
 from mnspawn_inventory.draft import Draft
 from mnspawn_inventory.errors import InventoryError, Origin
-from mnspawn_inventory.formats import hostfile
 from mnspawn_inventory.model import Inventory
-from mnspawn_inventory.text import read_text
 
 COUNT = re.compile(r"([0-9]+)(?:\(x([0-9]+)\))?", re.ASCII)
 PADDLE_CLOUD = ("PADDLE_TRAINERS", "POD_IP", "PADDLE_TRAINER_ID", "TRAINER_PORTS_NUM")
@@ -95,7 +93,7 @@ def _pbs(environ: Mapping[str, str]) -> Draft | None:
     if not path:
         return None
     draft = Draft(f"PBS_NODEFILE ({path})", "pbs")
-    hostfile.read_repeated(read_text(Path(path)), draft)
+    _read_node_file(path, draft)
     return draft
 
 
@@ -103,7 +101,7 @@ def _lsf(environ: Mapping[str, str]) -> Draft | None:
     path = environ.get("LSB_DJOB_HOSTFILE")
     if path:
         draft = Draft(f"LSB_DJOB_HOSTFILE ({path})", "lsf")
-        hostfile.read_repeated(read_text(Path(path)), draft)
+        _read_node_file(path, draft)
         return draft
     pairs = environ.get("LSB_MCPU_HOSTS")
     if not pairs:
@@ -120,6 +118,13 @@ def _lsf(environ: Mapping[str, str]) -> Draft | None:
         before = values.get("slots")
         values.set("slots", fields.slots(count, place) + (before if isinstance(before, int) else 0), place)
     return draft
+
+
+def _read_node_file(path: str, draft: Draft) -> None:
+    from mnspawn_inventory.formats import hostfile  # late: few runs have one
+    from mnspawn_inventory.text import read_text
+
+    hostfile.read_repeated(read_text(Path(path)), draft)
 
 
 def _paddle(environ: Mapping[str, str]) -> Draft | None:

@@ -1,7 +1,6 @@
 """An inventory while it is being read: values collected with their places, then inherited. Does no I/O."""
 
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 
 from mnspawn_inventory import fields, names
 from mnspawn_inventory.errors import InventoryError, Origin
@@ -233,5 +232,7 @@ def unknown_key(key: str, known: Iterable[str], place: Origin | None) -> Invento
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """A hint that names the nearest known word, None where none is near."""
+    from difflib import get_close_matches  # late: only mistakes need it
+
     near = get_close_matches(word, list(known), n=1, cutoff=0.7)
     return f"did you mean {near[0]!r}?" if near else None

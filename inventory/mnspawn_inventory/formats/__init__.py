@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from mnspawn_inventory.draft import Draft, did_you_mean
 from mnspawn_inventory.errors import InventoryError, Origin
-from mnspawn_inventory.formats import hostfile
-from mnspawn_inventory.formats.detect import detect, is_script
 from mnspawn_inventory.model import Inventory
-from mnspawn_inventory.text import Text, decode, read_bytes
 
 if TYPE_CHECKING:
     from mnspawn_inventory.formats.ansible import AnsibleSource
+    from mnspawn_inventory.text import Text
 
+# Readers are imported where they are needed: importing the package, and a run with --hosts, pay for none of them.
 FORMATS = (
     "toml",
     "hostfile",
@@ -82,6 +81,10 @@ def read_into(draft: Draft, path: Path, shown: str, format_name: str | None = No
     if format_name == "ansible-script":
         _read_ansible(draft, path, shown, None)
         return
+    from mnspawn_inventory.formats import hostfile
+    from mnspawn_inventory.formats.detect import detect, is_script
+    from mnspawn_inventory.text import decode, read_bytes
+
     content = read_bytes(path, shown)
     if format_name is None and is_script(content[:4], os.access(path, os.X_OK)):
         draft.format = "ansible-script"
@@ -109,7 +112,7 @@ def read_into(draft: Draft, path: Path, shown: str, format_name: str | None = No
         _read_list(draft, text)
 
 
-def _read_ansible(draft: Draft, path: Path, shown: str, text: Text | None) -> None:
+def _read_ansible(draft: Draft, path: Path, shown: str, text: "Text | None") -> None:
     from mnspawn_inventory.formats.ansible import AnsibleSource
     from mnspawn_inventory.formats.ansible_vars import read_beside
 
@@ -118,7 +121,7 @@ def _read_ansible(draft: Draft, path: Path, shown: str, text: Text | None) -> No
     source.apply(draft, read_beside(source, path))
 
 
-def _read_groups(source: "AnsibleSource", draft: Draft, path: Path, text: Text | None) -> None:
+def _read_groups(source: "AnsibleSource", draft: Draft, path: Path, text: "Text | None") -> None:
     """Read one file of Ansible's into its groups; no text: a script to run."""
     from mnspawn_inventory.formats import ansible_ini, ansible_json, ansible_yaml
 
@@ -132,7 +135,7 @@ def _read_groups(source: "AnsibleSource", draft: Draft, path: Path, text: Text |
         ansible_json.read_groups(ansible_json.load(text), source, text.source)
 
 
-def _read_json(draft: Draft, path: Path, text: Text) -> None:
+def _read_json(draft: Draft, path: Path, text: "Text") -> None:
     """Our own export has a list of hosts; Ansible's JSON has groups."""
     from mnspawn_inventory.formats import ansible_json
     from mnspawn_inventory.formats.ansible import AnsibleSource
@@ -158,6 +161,8 @@ def _read_folder(draft: Draft, folder: Path, shown: str) -> None:
     """Read the files of a folder one after the other, as Ansible does, into one inventory."""
     from mnspawn_inventory.formats.ansible import AnsibleSource
     from mnspawn_inventory.formats.ansible_vars import read_beside
+    from mnspawn_inventory.formats.detect import detect, is_script
+    from mnspawn_inventory.text import decode, read_bytes
 
     source = AnsibleSource(f"{shown}/")
     for entry in sorted(folder.iterdir()):
@@ -176,7 +181,7 @@ def _read_folder(draft: Draft, folder: Path, shown: str) -> None:
     source.apply(draft, read_beside(source, folder / "any"))
 
 
-def _read_list(draft: Draft, text: Text) -> None:
+def _read_list(draft: Draft, text: "Text") -> None:
     """A Slurm node list or Paddle's list of addresses, in a file."""
     from mnspawn_inventory.allocation import add_addresses, nodelist
 

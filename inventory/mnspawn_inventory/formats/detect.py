@@ -1,7 +1,6 @@
 """Which format a file has, told by its name and content."""
 
 import re
-import tomllib
 from pathlib import PurePath
 
 SUFFIXES = {".toml": "toml", ".yml": "ansible-yaml", ".yaml": "ansible-yaml", ".json": "json", ".ini": "ansible-ini"}
@@ -62,6 +61,8 @@ def _by_content(content: str) -> str:
 
 
 def _is_toml(content: str) -> bool:
+    import tomllib  # late: few files leave a doubt
+
     try:
         tomllib.loads(content)
     except (tomllib.TOMLDecodeError, RecursionError):  # the question is whether it is
