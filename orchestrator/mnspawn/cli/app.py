@@ -25,6 +25,8 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = {
     "inventory": Command("mnspawn.cli.inventory", "Show, check, convert and edit lists of hosts."),
+    "hosts": Command("mnspawn.cli.hosts", "Look at hosts before a run needs them, and learn their keys."),
+    "exec": Command("mnspawn.cli.exec", "Run the same command once on every host."),
 }
 
 OF_FLAG = {flag: option for option in OPTIONS for flag in option.flags}

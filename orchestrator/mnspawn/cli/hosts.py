@@ -1,0 +1,193 @@
+"""`mnspawn hosts`: look at hosts before a run needs them, see what holds for one, learn their keys."""
+
+import asyncio
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mnspawn import hosts as fleet
+from mnspawn.cli import hosts_words
+from mnspawn.cli.reaching import (
+    HostsArgument,
+    JsonOption,
+    Progress,
+    chosen_hosts,
+    reaching,
+    ssh_options,
+)
+from mnspawn.cli.render import print_error, print_out
+from mnspawn.cli.words import counted, visible
+from mnspawn.core.checkup import CHECKS
+from mnspawn.errors import ExitStatus, HostError, HostsUnusable, UsageError
+from mnspawn.settings import Settings
+
+if TYPE_CHECKING:
+    from mnspawn.hosts import Examined, Known
+    from mnspawn_inventory import Host
+
+app = typer.Typer(
+    name="hosts",
+    help="Look at hosts, and learn their keys.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+WRONG = 1
+
+
+# -- check
+
+
+def check(
+    settings: Settings,
+    hosts_argument: HostsArgument = None,
+    ignore: Annotated[
+        str | None, typer.Option("--ignore", metavar="LIST", help=f"Findings that do not count: {', '.join(CHECKS)}.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Look at all hosts at once: can they be reached and used, and do they reach each other?
+
+    Status 1 when something is wrong; every finding says what to do.
+    """
+    ignored = _ignored(ignore)
+    hosts = chosen_hosts(settings, else_all=True)
+    place = fleet.Place(hosts, settings.sandbox or 0, settings.transport, ssh_options(settings))
+    count = settings.sandbox or len(hosts)
+    with Progress() as progress:
+        progress.show(f"mnspawn: looking at {counted(count, 'host')}")
+
+        def on_progress(done: int) -> None:
+            what = "they try each other" if done == count else f"{done} done"
+            progress.show(f"mnspawn: looking at {counted(count, 'host')}: {what}")
+
+        looked = fleet.check(place, network=settings.network, port=settings.start_port, on_progress=on_progress)
+        examined = _without(asyncio.run(looked), ignored)
+    if as_json:
+        print_out(json.dumps(hosts_words.document(examined), indent=2) + "\n")
+    else:
+        lines = [*hosts_words.table(examined), "", *hosts_words.finding_lines(examined)]
+        print_out("".join(f"{line}\n" for line in lines))
+    return WRONG if any(one.findings for one in examined) else ExitStatus.OK
+
+
+def _ignored(text: str | None) -> set[str]:
+    names = {name.strip() for name in text.split(",")} if text is not None else set()
+    if unknown := sorted(names - set(CHECKS)):
+        raise UsageError(f"expected some of {', '.join(CHECKS)}, found {unknown[0]!r}", place="--ignore")
+    return names
+
+
+def _without(examined: "Sequence[Examined]", ignored: set[str]) -> "list[Examined]":
+    return [
+        dataclasses.replace(one, findings=tuple(f for f in one.findings if f.check not in ignored)) for one in examined
+    ]
+
+
+# -- show
+
+
+def show(
+    settings: Settings,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One host.")],
+    as_json: JsonOption = False,
+) -> int:
+    """Show every value that holds for a host, and where it comes from. Nobody is contacted."""
+    host = _one_host(name, settings)
+    origins = {
+        option: place.place if (place := settings.origin(option)).layer != "default" else "default"
+        for option in ("transport", "connect_timeout", "host_key_check")
+    }
+    values = fleet.effective(host, ssh_options(settings), settings.transport, origins)
+    if as_json:
+        found = [{"name": one.name, "value": one.value, "origin": one.origin} for one in values]
+        print_out(json.dumps({"host": host.name, "values": found}, indent=2) + "\n")
+    else:
+        print_out("".join(f"{line}\n" for line in hosts_words.effective_lines(values)))
+    return ExitStatus.OK
+
+
+def _one_host(name: str, settings: Settings) -> "Host":
+    from mnspawn_inventory import resolve
+
+    if settings.origin("hosts").layer == "argument":
+        raise UsageError("expected one NAME instead", place="--hosts")
+    hostfile, inventory = (None if path is None else str(path) for path in (settings.hostfile, settings.inventory))
+    chosen = resolve(hosts=name, hostfile=hostfile, inventory=inventory, environ=os.environ).hosts
+    if len(chosen) != 1:
+        raise UsageError(f"expected one host, found {len(chosen)}", place="NAME")
+    return chosen[0]
+
+
+# -- trust
+
+
+def trust(
+    settings: Settings,
+    hosts_argument: HostsArgument = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Also in place of keys that have changed.")] = False,
+) -> int:
+    """Fetch the hosts' keys, show their fingerprints, and write them to known_hosts after a yes."""
+    hosts = chosen_hosts(settings, else_all=True)
+    if not hosts:
+        raise UsageError("expected real hosts: those of a sandbox are trusted", place="--sandbox")
+    with Progress() as progress:
+        progress.show(f"mnspawn: asking {counted(len(hosts), 'host')} for their keys")
+        answers = asyncio.run(fleet.fetch_keys(hosts, ssh_options(settings)))
+    shown = [answer for answer in answers if not isinstance(answer, HostError)]
+    errors = [answer for answer in answers if isinstance(answer, HostError)]
+    print_out("".join(f"{visible(line)}\n" for one in shown for line in _key_lines(one)))
+    refused = [] if replace else [one for one in shown if one.changed]
+    writable = [one for one in shown if (one.new or one.changed) and one not in refused]
+    if writable and not yes:
+        _ask(writable)
+    for one in writable:
+        fleet.accept(one, replace=replace)
+    for path in dict.fromkeys(one.path for one in writable):
+        count = sum(len(one.new) + len(one.changed) for one in writable if one.path == path)
+        print_out(visible(f"{counted(count, 'key')} written to {path}") + "\n")
+    errors += [_refusal(one) for one in refused]
+    if errors:
+        print_error(HostsUnusable(errors))
+    return ExitStatus.HOST_UNUSABLE if errors else ExitStatus.OK
+
+
+def _refusal(shown: "Known") -> HostError:
+    from mnspawn.engine.trusting import changed
+
+    return changed(shown)
+
+
+def _key_lines(shown: "Known") -> list[str]:
+    lines = [f"{shown.host}: new {key.kind} {key.fingerprint}" for key in shown.new]
+    lines += [
+        f"{shown.host}: CHANGED {key.kind} {key.fingerprint}, {key.place} has {key.replaced}" for key in shown.changed
+    ]
+    return lines or [f"{shown.host}: known, {counted(shown.known, 'key')}"]
+
+
+def _ask(shown: "Sequence[Known]") -> None:
+    """Return after a yes.
+
+    Raises:
+        UsageError: it was a no, or there is nobody to ask.
+    """
+    count = sum(len(one.new) + len(one.changed) for one in shown)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        hint = "compare the fingerprints with what the hosts' owners say, then: mnspawn hosts trust --yes"
+        raise UsageError("expected a terminal to ask at, found none: nothing was written", hint=hint)
+    paths = ", ".join(dict.fromkeys(one.path for one in shown))
+    sys.stderr.write(f"Write {counted(count, 'key')} of {counted(len(shown), 'host')} to {visible(paths)}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("the answer was no: nothing was written")
+
+
+app.command("check")(reaching(check, "network", "start_port"))
+app.command("show")(reaching(show))
+app.command("trust")(reaching(trust))

@@ -1,0 +1,217 @@
+"""What is wrong with a host, and what to do about it, from what it said of itself. Pure."""
+
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import AuthError, BootstrapError, HostError, HostKeyError, PythonMissing, PythonTooOld, Unreachable
+from . import reachability, survey
+
+CLOCK_LIMIT = 1.0  # seconds; more, and files, logs and certificates of hosts contradict each other
+FREE_BYTES = 1 << 30  # all output of a run is kept on its hosts first
+FREE_FILES = 1000
+OPEN_FILES = 1024  # what Linux gives by default; data loaders and NCCL need hundreds
+LOCKED_BYTES = 1 << 30  # RDMA locks the memory that it sends from
+CHECKS = (
+    "reach", "login", "python", "agent", "folder", "disk", "clock", "limits", "logind", "name", "devices", "network",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong with a host.
+
+    Attributes:
+        check: one of CHECKS.
+        message: what was expected and found; the same for all hosts with the same trouble.
+        hint: what to do.
+        detail: what differs from host to host.
+    """
+
+    host: str
+    check: str
+    message: str
+    hint: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How far a host's clock is ahead of ours, give or take; both in seconds."""
+
+    offset: float
+    uncertainty: float
+
+
+def clock_of(samples: Sequence[tuple[float, float, float]]) -> Clock:
+    """The clock of a host.
+
+    Args:
+        samples: at least one (our time when we asked, our time when the answer came, the host's time in it). The
+            quickest answer says most: the host's time was somewhere between the first two.
+    """
+    asked, answered, theirs = min(samples, key=lambda sample: sample[1] - sample[0])
+    return Clock(theirs - (asked + answered) / 2, (answered - asked) / 2)
+
+
+def refusal(host: str, error: HostError) -> Finding:
+    """The finding for a host that could not be asked."""
+    kinds: tuple[tuple[type[HostError] | tuple[type[HostError], ...], str], ...] = (
+        ((AuthError, HostKeyError), "login"),
+        ((PythonMissing, PythonTooOld), "python"),
+        (BootstrapError, "agent"),
+        (Unreachable, "reach"),
+    )
+    check = next((name for kind, name in kinds if isinstance(error, kind)), "reach")
+    return Finding(host, check, error.message, error.hint or "see what `ssh -v` says of this host")
+
+
+def examine(view: survey.HostView, clock: Clock | None, *, is_shared: bool = False) -> list[Finding]:
+    """Everything that is wrong with a host by itself.
+
+    Args:
+        is_shared: all hosts share one network stack, where loopback is as good as any address.
+    """
+    found = [
+        *_folders(view.facts),
+        *_clock(clock),
+        *_limits(view.facts),
+        *_logind(view.facts),
+        *(() if is_shared else _own_name(view.facts)),
+        *_devices(view),
+    ]
+    return [Finding(view.name, *one) for one in found]
+
+
+_Said = tuple[str, str, str, str]  # check, message, hint, detail
+
+
+def _folders(facts: Mapping[str, Any]) -> Iterator[_Said]:
+    runs, cache = facts["runs"], facts["cache"]
+    if not runs["place"]:
+        yield (
+            "folder",
+            "no folder can hold a run",
+            "give this account a writable home, /var/tmp or /tmp",
+            runs["problem"],
+        )
+        return
+    if runs["place"] != runs["preferred"]:
+        yield (
+            "folder",
+            f"{runs['preferred']} can't be written ({runs['problem']}): runs are kept in {runs['place']}",
+            "make the home writable, or set XDG_STATE_HOME for this account to a folder that is",
+            "",
+        )
+    if not cache["place"]:
+        hint = "make ~/.cache or /var/tmp writable"
+        yield "folder", "no folder can keep the agent: it is sent anew for every run", hint, ""
+    elif cache["place"] != cache["preferred"] and runs["place"] == runs["preferred"]:  # else that was said above
+        yield (
+            "folder",
+            f"the agent can't be kept in {cache['preferred']}: it is kept in {cache['place']}",
+            "make that folder writable by this account, and by nobody else",
+            "",
+        )
+    if runs["free"] < FREE_BYTES:
+        free = f"{runs['free'] / (1 << 20):.0f} MiB"
+        hint = "make room: `mnspawn clean` removes what is left of old runs"
+        yield "disk", f"less than {FREE_BYTES >> 30} GiB is free in {runs['place']}, where runs are kept", hint, free
+    if 0 <= runs["free_files"] < FREE_FILES:
+        hint = "remove files: the file system has no inodes left"
+        yield "disk", f"hardly any files can be made in {runs['place']}", hint, f"{runs['free_files']} left"
+
+
+def _clock(clock: Clock | None) -> Iterator[_Said]:
+    if clock is not None and abs(clock.offset) - clock.uncertainty > CLOCK_LIMIT:
+        detail = f"{abs(clock.offset):.1f} s {'ahead' if clock.offset > 0 else 'behind'}"
+        hint = "let chrony or another NTP client set the clock (`timedatectl` says whether one does)"
+        yield "clock", f"its clock is more than {CLOCK_LIMIT:g} s away from this machine's", hint, detail
+
+
+def _limits(facts: Mapping[str, Any]) -> Iterator[_Said]:
+    soft, hard = facts["limits"]["nofile"]
+    if 0 <= soft < OPEN_FILES:
+        hint = (
+            f"raise nofile in /etc/security/limits.conf, or in sshd's unit; {_unlimited(hard)} are allowed at most now"
+        )
+        yield "limits", f"a process may open fewer than {OPEN_FILES} files (ulimit -n)", hint, f"{soft} files"
+    soft, _ = facts["limits"]["memlock"]
+    if facts["rdma"] and 0 <= soft < LOCKED_BYTES:
+        hint = "set memlock to unlimited in /etc/security/limits.conf, or LimitMEMLOCK=infinity in sshd's unit"
+        message = "there is RDMA, but a process may lock little memory (ulimit -l)"
+        yield "limits", message, hint, f"{soft >> 10} KiB"
+
+
+def _logind(facts: Mapping[str, Any]) -> Iterator[_Said]:
+    logind = facts["logind"]
+    if logind["kills"]:
+        yield (
+            "logind",
+            f"logind kills what {logind['user']} leaves running ({logind['place']}: KillUserProcesses):"
+            " detached runs would end",
+            f"loginctl enable-linger {logind['user']}, or KillUserProcesses=no",
+            "",
+        )
+
+
+def _own_name(facts: Mapping[str, Any]) -> Iterator[_Said]:
+    own = facts["own_name"]
+    if own["problem"]:
+        hint = "add the host's name and its address to /etc/hosts there, or to DNS"
+        yield "name", f"its own name does not resolve ({own['problem']})", hint, own["name"]
+    elif own["addresses"] and all(_is_loopback(address) for address in own["addresses"]):
+        message = "its own name resolves to loopback: programs that announce it tell others to call themselves"
+        hint = "name the host's real address in /etc/hosts there, in place of 127.0.1.1"
+        yield "name", message, hint, f"{own['name']} is {', '.join(own['addresses'])}"
+
+
+def _devices(view: survey.HostView) -> Iterator[_Said]:
+    problem = view.facts.get("device_problem")
+    if problem:
+        hint = "look with nvidia-smi on the host: the driver and its library must be of one version"
+        yield "devices", f"there are accelerators that can't be used ({problem})", hint, ""
+    try:
+        survey.visible_devices(view)
+    except survey.Unfit as exc:
+        yield "devices", str(exc), "correct the devices in the inventory", ""
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _unlimited(limit: int) -> str:
+    return "any number" if limit < 0 else str(limit)
+
+
+def fault_found(fault: reachability.Fault, names: Sequence[str], address: str, ports: Sequence[int]) -> Finding:
+    """The finding for a host that others don't reach, or that does not reach others.
+
+    Args:
+        names: of the hosts, by the fault's numbers.
+        address: at which it was tried.
+    """
+    hint = (
+        f"let TCP between hosts through the firewall, at {ports[0]} and above and at {ports[1]}-32767;"
+        " or name a network that joins them: network or data_address in the inventory, or --network"
+    )
+    if fault.unreached_by:
+        whom = [names[miss.prober] for miss in fault.unreached_by]
+        message, detail = (
+            "other hosts do not reach it",
+            f"at {address}: {fault.unreached_by[0].problem}, from {_few(whom)}",
+        )
+    else:
+        whom = [names[miss.target] for miss in fault.not_reaching]
+        message, detail = "it does not reach other hosts", f"{_few(whom)}: {fault.not_reaching[0].problem}"
+    return Finding(names[fault.host], "network", message, hint, detail)
+
+
+def _few(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return f"{shown} and {len(names) - 3} others" if len(names) > 4 else ", ".join(names)

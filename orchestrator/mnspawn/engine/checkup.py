@@ -1,0 +1,261 @@
+"""Looks at hosts as `mnspawn hosts check` does: one agent each, all at once, in two rounds. Decides nothing.
+
+First every host says what it is; then, as nobody knows all addresses before, each tries those of others.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..core import checkup, reachability, survey
+from ..core.checkup import Clock, Finding
+from ..errors import BootstrapError, HostError
+from ..transport.base import Connection, RemoteProcess
+from . import join
+from .prepare import PROBE_PORT
+from .sites import Reached
+
+CLOCK_SAMPLES = 5  # the quickest counts: on a busy network most of them wait somewhere
+ANSWER_LIMIT = 1 << 20  # a host with hundreds of addresses and devices says some KiB
+REACH_TIME = 30.0  # seconds: 64 silent hosts with 4 addresses and 2 ports, 64 at once, 3 s each, is 24 s
+POOL_PORT = 20000  # where the rendezvous and ports that are not asked for by number are (the agent's ports.POOL)
+_FACTS = {"cache": dict, "runs": dict, "memory": dict, "limits": dict, "rdma": list, "logind": dict, "own_name": dict}
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """One host, looked at.
+
+    Attributes:
+        facts: what it said of itself; None where it could not be asked, and `findings` says why.
+        seconds: until the connection stood.
+        address: where other hosts reach it, "" where that is nowhere or was not looked at.
+    """
+
+    host: str
+    facts: Mapping[str, Any] | None
+    clock: Clock | None = None
+    address: str = ""
+    interface: str = ""
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(slots=True)
+class _Visit:
+    """An agent that answers."""
+
+    index: int
+    process: RemoteProcess
+    diagnostics: join.Diagnostics
+    rest: bytes
+    view: survey.HostView
+    clock: Clock
+    problems: dict[tuple[str, int], str] = field(default_factory=dict)
+
+
+class Checkup:
+    """One look at hosts.
+
+    Args:
+        network: where data addresses are looked for, if the inventory names none for a host.
+        port: first of the ports that trainers will use.
+        on_progress: told how many hosts are done with the first round.
+    """
+
+    def __init__(
+        self,
+        reached: Reached,
+        connect_timeout: float,
+        *,
+        network: str | None = None,
+        port: int | None = None,
+        on_progress: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        self._reached = reached
+        self._timeout = connect_timeout
+        self._network = network
+        self._ports = (port or PROBE_PORT, POOL_PORT)
+        self._on_progress = on_progress
+        self._visits: dict[int, _Visit] = {}
+        self._errors: dict[int, HostError] = {}
+        self._connections: list[Connection] = []
+        self._is_shared = False
+
+    async def execute(self) -> list[Examined]:
+        """Look at every host, in order; what keeps one from being looked at is a finding."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                async for index, outcome in self._reached.dial(self._timeout):
+                    if isinstance(outcome, HostError):
+                        self._fail(index, outcome)
+                    else:
+                        self._connections.append(outcome)
+                        group.create_task(self._visit(index, outcome), name=f"check {self._name(index)}")
+            stacks = [visit.view.facts.get("netid") for visit in self._visits.values()]
+            self._is_shared = len(stacks) > 1 and len(set(stacks)) == 1
+            network, addresses = await self._try_each_other()
+        finally:
+            for visit in self._visits.values():
+                await join.abandon(visit.process, visit.diagnostics)
+            for connection in self._connections:
+                await connection.close()
+        return [self._examined(index, network, addresses) for index in range(len(self._reached.hosts))]
+
+    def _name(self, index: int) -> str:
+        return self._reached.hosts[index].name
+
+    def _fail(self, index: int, error: HostError) -> None:
+        self._errors[index] = error
+        self._visits.pop(index, None)
+        self._on_progress(len(self._visits) + len(self._errors))
+
+    # -- the first round
+
+    async def _visit(self, index: int, connection: Connection) -> None:
+        host = self._reached.hosts[index]
+        try:
+            process, diagnostics, rest, _ = await join.join(
+                connection, host.name, ("checkup",), host.python, self._timeout
+            )
+        except HostError as exc:
+            self._fail(index, exc)
+            return
+        control = host.address or self._reached.targets[index].address or host.name
+        view = survey.HostView(
+            host.name, control, host.data_address, host.network or self._network, host.slots, host.devices, {}
+        )
+        visit = _Visit(index, process, diagnostics, rest, view, Clock(0, 0))
+        try:
+            samples = []
+            for _ in range(CLOCK_SAMPLES):
+                asked, began = time.time(), time.monotonic()
+                theirs = (await self._ask(visit, {"ask": "clock"}, self._timeout)).get("time")
+                if not isinstance(theirs, int | float):
+                    raise BootstrapError("an answer without the time", host=host.name)
+                samples.append((asked, asked + time.monotonic() - began, float(theirs)))
+            visit.clock = checkup.clock_of(samples)
+            facts = await self._ask(visit, {"ask": "host"}, self._timeout)
+            missing = [name for name, kind in _FACTS.items() if not isinstance(facts.get(name), kind)]
+            if missing:
+                raise BootstrapError(f"an answer without {', '.join(missing)}", host=host.name)
+            visit.view = replace(view, facts=facts)
+        except HostError as exc:
+            self._fail(index, exc)
+            await join.abandon(process, diagnostics)
+            return
+        except BaseException:
+            await join.abandon(process, diagnostics)
+            raise
+        self._visits[index] = visit
+        self._on_progress(len(self._visits) + len(self._errors))
+
+    async def _ask(self, visit: _Visit, question: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        """One question and its answer.
+
+        Raises:
+            HostError: there is none, or none that makes sense.
+        """
+        host = visit.view.name
+        try:
+            async with asyncio.timeout(timeout):
+                await visit.process.write(json.dumps(question).encode("ascii") + b"\n")
+                while b"\n" not in visit.rest:
+                    chunk = await visit.process.read()
+                    if not chunk or len(visit.rest) > ANSWER_LIMIT:
+                        raise await join.explain_silence(visit.process, visit.diagnostics, host)
+                    visit.rest += chunk
+        except TimeoutError:
+            raise BootstrapError(
+                f"the agent does not answer within {timeout:g} s",
+                host=host,
+                hint="is the host overloaded, or does a file system there hang?",
+            ) from None
+        line, _, visit.rest = visit.rest.partition(b"\n")
+        try:
+            answer = json.loads(line)
+        except ValueError as exc:
+            raise BootstrapError(f"an answer that makes no sense: {exc}", host=host) from exc
+        return answer if isinstance(answer, dict) else {}
+
+    # -- the second round
+
+    async def _try_each_other(self) -> tuple[list[Finding], dict[int, str]]:
+        """What is wrong between hosts, and the address of each."""
+        visits = [self._visits[index] for index in sorted(self._visits)]
+        found: list[Finding] = []
+        addressed: list[_Visit] = []
+        for visit in visits:
+            try:
+                survey.usable_addresses(visit.view)
+            except survey.Unfit as exc:
+                hint = "correct the network in the inventory, or --network"
+                found.append(Finding(visit.view.name, "network", str(exc), hint))
+            else:
+                addressed.append(visit)
+        candidates = survey.candidate_addresses([visit.view for visit in addressed])
+        for visit, own in zip(addressed, candidates, strict=True):
+            if not own and len(addressed) > 1:
+                message = "it has no address beside loopback and ones that other hosts have too"
+                found.append(
+                    Finding(visit.view.name, "network", message, "give it one, or data_address in the inventory")
+                )
+        addresses = {visit.index: own[0] for visit, own in zip(addressed, candidates, strict=True) if own}
+        tried = _peers(addressed)
+        async with asyncio.TaskGroup() as group:
+            for position, peers in enumerate(tried):
+                targets = [[address, port] for peer in peers for address in candidates[peer] for port in self._ports]
+                if targets:
+                    group.create_task(self._reach(addressed[position], targets))
+        alive = [visit.index in self._visits for visit in addressed]
+        misses = []
+        for target, own in enumerate(candidates):
+            answers = {p: addressed[p].problems for p, peers in enumerate(tried) if target in peers and alive[p]}
+            if own and answers:
+                address, missed = reachability.choose(own, self._ports, answers)
+                addresses[addressed[target].index] = address
+                misses += [reachability.Miss(prober, target, problem) for prober, problem in missed.items()]
+        names = [visit.view.name for visit in addressed]
+        for fault in reachability.attribute(misses):
+            address = addresses[addressed[fault.host].index]
+            found.append(checkup.fault_found(fault, names, address, self._ports))
+        return found, addresses
+
+    async def _reach(self, visit: _Visit, targets: Sequence[Sequence[Any]]) -> None:
+        try:
+            answer = await self._ask(visit, {"ask": "reach", "targets": targets}, REACH_TIME)
+            visit.problems = {(str(address), int(port)): str(why) for address, port, why in answer["reach"]}
+        except HostError as exc:
+            self._fail(visit.index, exc)
+            await join.abandon(visit.process, visit.diagnostics)
+        except (KeyError, TypeError, ValueError) as exc:
+            self._fail(visit.index, BootstrapError(f"an answer that makes no sense: {exc}", host=visit.view.name))
+            await join.abandon(visit.process, visit.diagnostics)
+
+    # -- the end
+
+    def _examined(self, index: int, network: Sequence[Finding], addresses: Mapping[int, str]) -> Examined:
+        name = self._name(index)
+        if index in self._errors:
+            return Examined(name, None, findings=(checkup.refusal(name, self._errors[index]),))
+        visit = self._visits[index]
+        own = [finding for finding in network if finding.host == name]
+        address = addresses.get(index, "")
+        interface = survey.interface_of(visit.view, address)
+        try:
+            found = checkup.examine(visit.view, visit.clock, is_shared=self._is_shared)
+        except (KeyError, TypeError, ValueError, AttributeError) as exc:  # facts are the host's word
+            error = BootstrapError(f"facts that make no sense: {exc!r}", host=name)
+            return Examined(name, None, findings=(checkup.refusal(name, error),))
+        return Examined(name, visit.view.facts, visit.clock, address, interface, (*found, *own))
+
+
+def _peers(visits: Sequence[_Visit]) -> list[list[int]]:
+    """Whom each host tries: nobody who shares its network stack, to whom loopback is good."""
+    stacks = [visit.view.facts.get("netid") for visit in visits]
+    return [
+        [peer for peer in reachability.peers_of(own, len(visits)) if stacks[peer] != stacks[own]]
+        for own in range(len(visits))
+    ]

@@ -1,0 +1,112 @@
+"""Fetches the keys of many hosts, and writes down those that are accepted. Asks nobody, prints nothing."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mnspawn_inventory import Host
+
+from ..errors import HostError, HostKeyChanged
+from ..transport.base import SshOptions
+from .dial import PER_SERVER, WINDOW
+from .sites import target_of
+
+if TYPE_CHECKING:
+    from ..transport.asyncssh_transport import AsyncsshTransport
+    from ..transport.trust import Offer
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKey:
+    """One key: its type and fingerprint; `place` is the known_hosts line of the other key that it would replace."""
+
+    kind: str
+    fingerprint: str
+    place: str = ""
+    replaced: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a host shows, held against known_hosts.
+
+    Attributes:
+        new: keys of types that known_hosts has none of.
+        changed: keys in whose place known_hosts has others.
+        known: how many of its keys are there already.
+        path: the file that is written to.
+        offer: for `accept`.
+    """
+
+    host: str
+    new: tuple[KnownKey, ...]
+    changed: tuple[KnownKey, ...]
+    known: int
+    path: str
+    offer: "Offer"
+
+
+async def fetch_keys(hosts: Sequence[Host], ssh: SshOptions) -> list[Known | HostError]:
+    """What every host shows, in order, or why it shows nothing. Hosts behind one server take turns."""
+    from ..transport.asyncssh_transport import AsyncsshTransport
+
+    transport = AsyncsshTransport(ssh)  # keys are keys: whichever transport is used later
+    found: dict[int, Known | HostError] = {}
+    window = asyncio.Semaphore(WINDOW)
+    servers: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(PER_SERVER))
+
+    async def one(index: int) -> None:
+        try:
+            server = servers[transport.endpoint(target_of(hosts[index]))]
+            async with window, server:
+                found[index] = await _fetch(transport, hosts[index])
+        except HostError as exc:
+            found[index] = exc
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for index in range(len(hosts)):
+                group.create_task(one(index), name=f"keys of {hosts[index].name}")
+    finally:
+        await transport.close()
+    return [found[index] for index in range(len(hosts))]
+
+
+async def _fetch(transport: "AsyncsshTransport", host: Host) -> Known:
+    from ..transport import keys, trust
+
+    offer = await trust.fetch(transport, target_of(host))
+    old = {keys.kind_of(entry.key): entry for entry in offer.stale}
+    new, changed = [], []
+    for kind, fingerprint in offer.fingerprints():
+        if kind in old:
+            changed.append(KnownKey(kind, fingerprint, old[kind].place, keys.fingerprint(old[kind].key)))
+        else:
+            new.append(KnownKey(kind, fingerprint))
+    return Known(host.name, tuple(new), tuple(changed), len(offer.known), str(offer.path), offer)
+
+
+def accept(shown: Known, *, replace: bool) -> None:
+    """Write a host's keys down.
+
+    Raises:
+        HostKeyChanged: known_hosts has others, and they are not to be replaced.
+        UsageError: the file can't be written.
+    """
+    from ..transport import trust
+
+    if shown.changed and not replace:
+        raise changed(shown)
+    trust.accept(shown.offer, replace=replace)
+
+
+def changed(shown: Known) -> HostKeyChanged:
+    """The error for a host that shows other keys than known_hosts has."""
+    told = "; ".join(
+        f"its {key.kind} key has changed: {key.place} has {key.replaced}, the host shows {key.fingerprint}"
+        for key in shown.changed
+    )
+    hint = f"somebody may be in between; if it was set up anew: mnspawn hosts trust --replace {shown.host}"
+    return HostKeyChanged(told, host=shown.host, hint=hint)

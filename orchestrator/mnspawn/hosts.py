@@ -1,0 +1,84 @@
+"""Looks at hosts, learns their keys, runs one command on each: the way in for the command line and for tools.
+
+What runs a program on them is `mnspawn.api`.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from mnspawn_inventory import Host
+
+from .core.checkup import Finding
+from .engine.checkup import Checkup, Examined
+from .engine.effective import Effective, effective
+from .engine.execute import Execution, OnOutput, Outcome
+from .engine.sites import reach_place
+from .engine.trusting import Known, accept, fetch_keys
+from .transport.base import SshOptions
+
+__all__ = [
+    "Effective",
+    "Examined",
+    "Finding",
+    "Known",
+    "OnOutput",
+    "Outcome",
+    "Place",
+    "accept",
+    "check",
+    "effective",
+    "execute",
+    "fetch_keys",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Hosts and how they are reached; where `sandbox` is not 0, so many throw-away ones on this machine instead."""
+
+    hosts: tuple[Host, ...] = ()
+    sandbox: int = 0
+    transport: str = "asyncssh"
+    ssh: SshOptions = field(default_factory=SshOptions)
+
+
+async def check(
+    place: Place,
+    *,
+    network: str | None = None,
+    port: int | None = None,
+    on_progress: Callable[[int], None] = lambda count: None,
+) -> list[Examined]:
+    """Look at every host, all at once; what keeps one from being looked at is a finding of that host."""
+    async with reach_place(place.hosts, place.sandbox, place.transport, place.ssh) as reached:
+        timeout = place.ssh.connect_timeout
+        return await Checkup(reached, timeout, network=network, port=port, on_progress=on_progress).execute()
+
+
+async def execute(
+    place: Place,
+    command: str,
+    *,
+    timeout: float | None = None,
+    is_sequential: bool = False,
+    on_output: Callable[[list[str]], OnOutput] | None = None,
+    on_end: Callable[[Outcome], Awaitable[None]] | None = None,
+) -> tuple[list[Outcome], int | None]:
+    """Run one command line on every host, errors included, and the signal that ended it early, if one did.
+
+    Args:
+        command: as core.remote_command composes it.
+        on_output: makes, from the hosts' names, what takes output as it comes; then none is kept.
+    """
+    async with reach_place(place.hosts, place.sandbox, place.transport, place.ssh) as reached:
+        execution = Execution(
+            reached,
+            command,
+            place.ssh.connect_timeout,
+            timeout=timeout,
+            is_sequential=is_sequential,
+            on_output=None if on_output is None else on_output([host.name for host in reached.hosts]),
+            on_end=on_end,
+        )
+        outcomes = await execution.execute()
+        return outcomes, execution.signal
