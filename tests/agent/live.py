@@ -1,6 +1,7 @@
 """The real agent as sshd starts it: the stub through a login shell, bytes over pipes. Keeps a place per account."""
 
 import os
+import secrets
 import select
 import signal
 import subprocess
@@ -27,7 +28,7 @@ E = TypeVar("E")
 
 DEADLINE = 20.0
 WINDOW = 1 << 20
-RUN = "r1"
+RUN = f"live-{secrets.token_hex(4)}"  # a sweep ends what carries it, on the whole machine
 
 
 @dataclass
@@ -184,6 +185,7 @@ class Live:
         """Ask for a run of a command (or of `program=`); gives what was answered."""
         program = options.pop("program", None) or Program("command", argv[0], argv[1:])
         hello = self.until_a(Hello)
+        run = options.pop("run", RUN)
         host = Host(name="here")
         self._request = RunRequest(
             **{
@@ -197,7 +199,7 @@ class Live:
                 **options,
             }
         )
-        self._preparation = Preparation(self._request, RUN, (host,), (hello,))
+        self._preparation = Preparation(self._request, run, (host,), (hello,))
         self.session.send(self._preparation.message(0, load_cargo(self._request)))
         answer = self.until(lambda event: isinstance(event, Prepared | Refused))
         assert isinstance(answer, Prepared), answer

@@ -1,57 +1,179 @@
-"""Ports are the run's own from PREPARE to its end, whether its trainers bind them or not."""
-
+import errno
 import socket
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
-from mnspawn_agent.posix.ports import HeldPorts, PortTaken
+from mnspawn.core.session import Complete, Started
+from mnspawn_agent.posix.ports import POOL, HeldPorts, PortTaken
+from mnspawn_agent.posix.probe import probe
+from mnspawn_agent.protocol import messages
+from tests.agent.live import RUN, Account, Live
+
+
+def bind(port: int, address: str = "", family: socket.AddressFamily = socket.AF_INET) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.bind((address, port))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def can_bind(port: int) -> bool:
+    try:
+        bind(port).close()
+    except OSError:
+        return False
+    return True
+
+
+def free_row(count: int) -> int:
+    """The first of some ports in a row that nobody has."""
+    return next(port for port in range(20000, 30000) if all(can_bind(port + n) for n in range(count)))
 
 
 @pytest.fixture
-def port() -> int:
-    """One that is free now, from a range that tests of runs do not use."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number
-
-
-def test_a_held_port_can_be_bound_by_nobody_else(port: int) -> None:
+def held() -> Iterator[HeldPorts]:
     held = HeldPorts()
-    assert held.hold_exactly(port) == port
-    with socket.socket() as other, pytest.raises(OSError, match="in use"):
-        other.bind(("0.0.0.0", port))
+    yield held
     held.close()
 
 
-def test_a_released_port_can_be_bound_by_a_trainer_but_is_given_to_no_other_run(port: int) -> None:
-    ours, theirs = HeldPorts(), HeldPorts()
-    ours.hold_exactly(port)
-    ours.release()
-    with pytest.raises(PortTaken):
-        theirs.hold_exactly(port)
-    with socket.socket() as trainer:
-        trainer.bind(("0.0.0.0", port))
-    ours.close()
-    assert theirs.hold_exactly(port) == port
-    theirs.close()
+def test_a_held_port_can_be_bound_by_nobody_else_on_any_address(held: HeldPorts) -> None:
+    port = held.hold_free()
+    for family, address in ((socket.AF_INET, ""), (socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::")):
+        with pytest.raises(OSError, match="in use"):
+            bind(port, address, family)
 
 
-def test_a_row_with_a_taken_port_gives_back_what_it_had(port: int) -> None:
-    ours, theirs = HeldPorts(), HeldPorts()
-    ours.hold_exactly(port + 1)
-    row = theirs.hold_row(port, 2, is_required=False)
-    assert port not in row
-    assert port + 1 not in row
-    assert ours.hold(port)
-    ours.close()
-    theirs.close()
+def test_a_held_port_takes_no_connection(held: HeldPorts) -> None:
+    port = held.hold_free()
+    with closing(socket.socket()) as sock:
+        assert sock.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
 
 
-def test_a_required_row_with_a_taken_port_is_refused(port: int) -> None:
-    ours, theirs = HeldPorts(), HeldPorts()
-    ours.hold_exactly(port + 1)
-    with pytest.raises(PortTaken, match=f"port {port + 1} is in use"):
-        theirs.hold_row(port, 2, is_required=True)
-    ours.close()
-    theirs.close()
+def test_released_ports_are_free_at_once(held: HeldPorts) -> None:
+    ports = [held.hold_free() for _ in range(5)]
+    assert len(set(ports)) == 5
+    held.release()
+    assert [can_bind(port) for port in ports] == [True] * 5
+
+
+def test_free_ports_are_none_that_the_system_gives_to_connections(held: HeldPorts) -> None:
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        first, last = map(int, file.read().split())
+    assert set(POOL) & set(range(first, last + 1)) == set()
+    assert held.hold_free() in POOL
+
+
+@pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_a_port_that_somebody_has_on_one_address_is_taken(
+    held: HeldPorts, family: socket.AddressFamily, address: str
+) -> None:
+    port = free_row(1)
+    with closing(bind(port, address, family)):
+        assert not held.hold(port)
+        with pytest.raises(PortTaken, match=f"port {port} is in use"):
+            held.hold_exactly(port)
+    assert held.hold_exactly(port) == port
+
+
+def test_a_row_of_ports_is_taken_whole_or_not_at_all(held: HeldPorts) -> None:
+    first = free_row(4)
+    with closing(bind(first + 2)):
+        others = held.hold_row(first, 4, is_required=False)
+        assert len(set(others)) == 4
+        assert set(others) & set(range(first, first + 4)) == set()
+        assert can_bind(first)
+        with pytest.raises(PortTaken, match=f"port {first + 2} is in use"):
+            held.hold_row(first, 4, is_required=True)
+    held.close()
+    assert held.hold_row(first, 4, is_required=True) == [first, first + 1, first + 2, first + 3]
+
+
+def test_a_row_that_runs_over_the_last_port_is_said(held: HeldPorts) -> None:
+    with pytest.raises(PortTaken, match="port 65536 does not exist"):
+        held.hold_row(65535, 2, is_required=True)
+
+
+# -- in a real agent
+
+
+def test_ports_are_held_from_prepared_until_the_trainers_start(account: Account) -> None:
+    with Live(account) as agent:
+        answer = agent.prepare("/bin/sh", "-c", "echo up; exec sleep 1000", nproc=2)
+        ports = [*answer.ports, *answer.extra_ports]
+        assert len(set(ports)) == 4
+        assert [can_bind(port) for port in ports] == [False] * 4
+        agent.start(answer)
+        agent.until_a(Started)
+        assert [can_bind(port) for port in ports] == [True] * 4
+        agent.send(messages.STOP, grace=0)
+        agent.until_a(Complete)
+        agent.finish()
+
+
+def test_a_port_is_no_other_runs_even_after_its_release(held: HeldPorts) -> None:
+    port = held.hold_free()
+    held.release()
+    other = HeldPorts()
+    assert not other.hold(port)
+    held.close()
+    assert other.hold(port)
+    other.close()
+
+
+def test_two_runs_on_one_host_get_different_ports(account: Account) -> None:
+    with Live(account) as first, Live(account) as second:
+        one = first.prepare("/bin/sh", "-c", "true", nproc=4)
+        other = second.prepare("/bin/sh", "-c", "true", nproc=4, run=f"{RUN}-other")
+        assert {*one.ports, *one.extra_ports} & {*other.ports, *other.extra_ports} == set()
+        for agent in (first, second):
+            agent.finish(keep=False)
+
+
+def test_a_trainer_can_use_its_port(account: Account) -> None:
+    script = (
+        "import os, socket; port = os.environ['PADDLE_CURRENT_ENDPOINT'].rpartition(':')[2]; "
+        "socket.create_server(('', int(port))); print('bound')"
+    )
+    with Live(account) as agent:
+        agent.begin(str(account.python), "-c", script, nproc=2, contracts=("paddle",))
+        assert agent.until_drained(0, 1) == {0: 0, 1: 0}, agent.text(0, 2)
+        assert (agent.text(0), agent.text(1)) == (b"bound\n", b"bound\n")
+        agent.finish()
+
+
+@pytest.mark.parametrize("option", ["start_port", "master_port"])
+def test_a_port_that_was_asked_for_and_is_taken_refuses_the_plan(account: Account, option: str) -> None:
+    port = free_row(1)
+    with closing(bind(port)), Live(account) as agent:
+        with pytest.raises(AssertionError, match=f"port {port} is in use"):
+            agent.prepare("/bin/sh", "-c", "true", **{option: port})
+        assert agent.finish(keep=False) == 0
+    assert not account.pod.exists()
+
+
+# -- whether others' addresses answer
+
+
+def test_a_refusal_is_an_answer_and_nothing_needs_to_listen() -> None:
+    port = free_row(1)
+    assert probe([("127.0.0.1", port)]) == [["127.0.0.1", ""]]
+    with closing(bind(port)) as sock:
+        sock.listen()
+        assert probe([("127.0.0.1", port)]) == [["127.0.0.1", ""]]
+
+
+def test_an_address_that_is_none_or_that_no_route_leads_to_is_a_problem() -> None:
+    ((address, problem),) = probe([("255.255.255.255", 9)])
+    assert (address, bool(problem)) == ("255.255.255.255", True)
+    ((address, problem),) = probe([("no address", 9)])
+    assert (address, bool(problem)) == ("no address", True)
+
+
+def test_nothing_to_probe_takes_no_time() -> None:
+    assert probe([]) == []
