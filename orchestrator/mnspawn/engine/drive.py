@@ -20,6 +20,7 @@ from ..plan import LaunchPlan
 from ..report import RunReport
 from ..transport.base import Connection
 from . import interrupts, prepare
+from .audience import Audience
 from .control import Control
 from .link import HostLink
 from .record import Record
@@ -28,7 +29,6 @@ from .sites import Reached, reach
 
 log = logging.getLogger(__name__)
 
-HIGH_WATER = 4 << 20  # bytes that listeners may hold before agents get no new credit
 DETACH_LIMIT, DETACH_LOOK = 10.0, 0.02  # seconds for agents to acknowledge, and between two looks
 LINGER = 3.0  # seconds for agents to go when all is known
 SIGNAL_STATUS = {
@@ -70,19 +70,18 @@ class Drive:
         self._finished = asyncio.Event()
         self._has_left = False
         self._is_detached = False
-        self._record = Record(request, self._run, is_dry, self._complain)
 
     async def execute(self) -> RunReport | LaunchPlan | Detached:
         """Do it all; raises as `api.run` says."""
         prepare.check_request(self._request, self._run)
         self._cargo = prepare.load_cargo(self._request)
         self._loop = asyncio.get_running_loop()
-        for listener in self._listeners:
-            listener.bind(self._wake)
+        self._audience = Audience(self._listeners, lambda: self._links)
         if self._request.is_detached and self._request.sandbox:
             raise UsageError("expected hosts that outlive this command, found a sandbox", place="--detach")
         async with reach(self._request) as reached:
             self._hosts = reached.hosts
+            self._record = Record(self._request, self._run, self._is_dry, self._audience.notice)
             with self._record.tended():
                 return await self._execute(reached)
 
@@ -147,7 +146,7 @@ class Drive:
             raise HostsUnusable([self._failures[index] for index in sorted(self._failures)])
         if report.exit_status == ExitStatus.PLAN_REFUSED and self._refusals:
             raise self._as_refusal()
-        self._tell(seen.RunFinished(time.time(), self._run, report.exit_status, report.describe()))
+        self._audience.tell(seen.RunFinished(time.time(), self._run, report.exit_status, report.describe()))
         self._record.end(report)
         return report
 
@@ -189,14 +188,14 @@ class Drive:
         """Redial a host whose link broke; False when it counts as lost."""
         began = self._loop.time()
         lost_at = began if lost.kind == "eof" else lost.last_heard
-        self._tell(seen.HostLinkLost(time.time(), link.name, lost.detail))
+        self._audience.tell(seen.HostLinkLost(time.time(), link.name, lost.detail))
         verdict = await link.find_again(lost, lost_at + self._request.orphan_grace)
         now = self._loop.time()
         if verdict is None:
-            self._tell(seen.HostLinkBack(time.time(), link.name, now - lost_at))
+            self._audience.tell(seen.HostLinkBack(time.time(), link.name, now - lost_at))
             return True
         link.is_settled = True
-        self._tell(seen.HostLost(time.time(), link.name, verdict.reason))
+        self._audience.tell(seen.HostLost(time.time(), link.name, verdict.reason))
         self._machine.lost(link.index, verdict.reason, lost_at, verdict.is_clean, now)
         self._act()
         return False
@@ -237,7 +236,7 @@ class Drive:
         if self._machine.state is policy.RunState.DONE or index in self._failures:
             return  # it was given up before, and the first reason is the one that counts
         self._failures[index] = error
-        self._tell(seen.HostFailed(time.time(), self._hosts[index].name, error.message))
+        self._audience.tell(seen.HostFailed(time.time(), self._hosts[index].name, error.message))
         self._look_for_answers()
 
     def _look_for_answers(self) -> None:
@@ -250,16 +249,13 @@ class Drive:
         link = self._links[index]
         for event in link.session.events():
             self._take(link, event)
+            self._audience.pass_on(link.name, event, partial(self._local_rank, link), link)
         link.push_blobs()
         self._act()
 
     def _take(self, link: HostLink, event: said.SessionEvent) -> None:
         machine, now = self._machine, self._loop.time()
         match event:
-            case said.Output(rank, stream, offset, chunk, at):
-                self._tell(seen.TrainerOutput(at, link.name, rank, seen.Stream(stream), offset, chunk))
-                link.owed += len(chunk)
-                self._release_credit()
             case said.Hello():
                 self._take_hello(link, event)
             case said.Need(blobs):
@@ -275,40 +271,22 @@ class Drive:
                 self._look_for_refusals()
             case said.Started(rank, pid):
                 machine.started(rank, pid)
-                self._tell(seen.TrainerStarted(time.time(), link.name, rank, self._local_rank(link, rank), pid))
             case said.NotStarted(rank, at, error):
                 machine.not_started(rank, at, error, now)
             case said.Exited():
                 machine.exited(event, now)
-            case said.Drained(e):
-                self._tell(
-                    seen.TrainerExited(
-                        time.time(),
-                        link.name,
-                        e.rank,
-                        self._local_rank(link, e.rank),
-                        e.pid,
-                        e.code,
-                        e.seconds,
-                        e.stopped,
-                        e.killed,
-                    )
-                )
-            case said.Gap(rank, stream, offset, count):
-                self._tell(seen.OutputLost(time.time(), link.name, rank, seen.Stream(stream), offset, count))
             case said.Done(leftovers, swept):
                 machine.done(link.index, leftovers, swept)
-                self._tell(seen.HostStopped(time.time(), link.name, leftovers, swept))
             case said.Complete():
                 link.is_settled = True
                 link.send(messages.FINISH, keep=self._request.keeps_folder)
                 machine.settled(link.index, now)
             case said.StopAsked(reason, grace):
                 machine.stop_asked(now, grace, f"{reason} on {link.name}")
-            case said.Remark(text):
-                self._tell(seen.Notice(time.time(), link.name, text))
             case said.LinkLost():
                 link.lost = event
+            case _:
+                pass  # for the audience alone
 
     def _take_hello(self, link: HostLink, hello: said.Hello) -> None:
         if not hello.facts.get("root"):
@@ -319,7 +297,7 @@ class Drive:
             link.send(messages.FINISH, keep=False)
             return
         link.hello = hello
-        self._tell(seen.HostConnected(time.time(), link.name, hello.facts, hello.is_cached))
+        self._audience.tell(seen.HostConnected(time.time(), link.name, hello.facts, hello.is_cached))
         self._machine.connected(link.index)
         self._look_for_answers()
 
@@ -355,7 +333,7 @@ class Drive:
             case policy.StartAll():
                 self._start_all()
             case policy.StopAll(grace, reason):
-                self._tell(seen.RunStopping(time.time(), reason, grace <= 0))
+                self._audience.tell(seen.RunStopping(time.time(), reason, grace <= 0))
                 for link in self._links:
                     if not link.is_settled:
                         link.send(messages.STOP, grace=grace)
@@ -375,7 +353,7 @@ class Drive:
             return
         about = self._preparation.about()
         self._record.begin(self._hosts, about["world"], about["program"])
-        self._tell(
+        self._audience.tell(
             seen.RunStarting(time.time(), self._run, self._plan.layout.world_size, self._plan.describe(reveal=False))
         )
         for link, pod in zip(self._links, self._plan.pods, strict=True):
@@ -393,24 +371,6 @@ class Drive:
             link.send(messages.FINISH, keep=False)
             if link.task is not None and link.hello is None:
                 link.task.cancel()
-
-    # -- listeners -------------------------------------------------------------------------------------------------
-    def _complain(self, text: str) -> None:
-        self._tell(seen.Notice(time.time(), None, text))
-
-    def _tell(self, event: seen.Event) -> None:
-        for listener in self._listeners:
-            listener.on_event(event)
-
-    def _wake(self) -> None:
-        self._loop.call_soon_threadsafe(self._release_credit)
-
-    def _release_credit(self) -> None:
-        """Let agents send on while listeners keep up; a stopped reader holds the agents back, not us."""
-        if sum(listener.backlog for listener in self._listeners) > HIGH_WATER:
-            return
-        for link in self._links:
-            link.pay()
 
 
 def make_run_id() -> str:

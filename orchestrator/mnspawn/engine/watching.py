@@ -22,7 +22,8 @@ from ..report import RunReport
 from ..transport.base import Connection
 from . import interrupts, join
 from .ask import ask_on
-from .drive import HIGH_WATER, SIGNAL_STATUS
+from .audience import Audience
+from .drive import SIGNAL_STATUS
 from .link import RETRY_FIRST, RETRY_MOST, WINDOW_LEAST, WINDOW_MOST, WINDOW_TOTAL
 from .pump import pump
 from .registry import KnownRun
@@ -95,8 +96,7 @@ class View:
         names = [host.name for host in known.hosts]
         self._machine = policy.RunMachine.adopt(known.run, names, known.ranks, known.grace, now, began)
         self._glances = [Glance(index, name) for index, name in enumerate(names)]
-        for listener in self._listeners:
-            listener.bind(self._wake)
+        self._audience = Audience(self._listeners, lambda: self._glances)
         with self._signals():
             async with (
                 reach_hosts(known.hosts, known.transport, known.ssh) as reached,
@@ -115,7 +115,7 @@ class View:
         has_ended = self._machine.state is policy.RunState.DONE and all(g.has_ended for g in self._glances)
         report = self._machine.report()
         if has_ended:
-            self._tell(seen.RunFinished(time.time(), known.run, report.exit_status, report.describe()))
+            self._audience.tell(seen.RunFinished(time.time(), known.run, report.exit_status, report.describe()))
         return Sight(report, has_ended, self._has_left, self._errors)
 
     def _signals(self) -> contextlib.AbstractContextManager[None]:
@@ -143,6 +143,10 @@ class View:
                 if glance.is_settled:
                     return
                 unseen_since, delay = heard, RETRY_FIRST
+            except _RunUnknown as exc:  # a removed folder does not come back
+                self._errors[glance.name] = exc
+                self._settle(glance)
+                return
             except HostError as exc:
                 self._errors[glance.name] = exc
             finally:
@@ -168,10 +172,11 @@ class View:
             self._settle(glance)
             return True
         is_seen_elsewhere = any(g.connection is not None for g in self._glances if g is not glance)
-        if not self._options.is_in_charge or not is_seen_elsewhere or now - unseen_since < LOST_AFTER:
+        counts = self._options.stop is not None or (self._options.is_in_charge and is_seen_elsewhere)
+        if not counts or now - unseen_since < LOST_AFTER:
             return False
         reason = f"no link for {now - unseen_since:.0f} s"
-        self._tell(seen.HostLost(time.time(), glance.name, reason))
+        self._audience.tell(seen.HostLost(time.time(), glance.name, reason))
         glance.is_settled = glance.has_ended = True
         self._machine.lost(glance.index, reason, unseen_since, False, now)
         self._act()
@@ -184,7 +189,7 @@ class View:
         words = ("watch", known.run, str(glance.index))
         found = await join.enter(connection, glance.name, words, self._python(glance), known.ssh.connect_timeout)
         if found is None:
-            raise HostError(f"knows nothing of run {known.run}", host=glance.name)
+            raise _RunUnknown(f"knows nothing of run {known.run}", host=glance.name)
         process, diagnostics, first = found
         window = min(WINDOW_MOST, max(WINDOW_LEAST, WINDOW_TOTAL // len(self._glances)))
         offsets = glance.session.offsets if glance.session is not None else {}
@@ -217,51 +222,32 @@ class View:
         assert glance.session is not None
         for event in glance.session.events():
             self._take(glance, event)
+            if isinstance(event, said.Output | said.Gap) or glance.is_new(event):
+                self._audience.pass_on(glance.name, event, partial(self._local_rank, glance), glance)
         self._act()
 
     def _take(self, glance: "Glance", event: said.SessionEvent) -> None:
-        machine, now, wall = self._machine, self._loop.time(), time.time()
+        machine, now = self._machine, self._loop.time()
         glance.last_heard = now
         match event:
-            case said.Output(rank, stream, offset, chunk, at):
-                self._tell(seen.TrainerOutput(at, glance.name, rank, seen.Stream(stream), offset, chunk))
-                glance.owed += len(chunk)
-                self._release_credit()
             case said.Started(rank, pid):
                 machine.started(rank, pid)
-                if glance.is_new("started", rank):
-                    self._tell(seen.TrainerStarted(wall, glance.name, rank, self._local_rank(glance, rank), pid))
             case said.NotStarted(rank, at, error):
                 machine.not_started(rank, at, error, now)
             case said.Exited():
                 machine.exited(event, now)
-            case said.Drained(e):
-                if glance.is_new("exited", e.rank):
-                    local_rank = self._local_rank(glance, e.rank)
-                    self._tell(
-                        seen.TrainerExited(
-                            wall, glance.name, e.rank, local_rank, e.pid, e.code, e.seconds, e.stopped, e.killed
-                        )
-                    )
-            case said.Gap(rank, stream, offset, count):
-                self._tell(seen.OutputLost(wall, glance.name, rank, seen.Stream(stream), offset, count))
             case said.StopAsked(reason, grace):
                 machine.stop_asked(now, grace, f"{reason} on {glance.name}")
             case said.Done(leftovers, swept):
                 glance.has_ended = True
                 machine.done(glance.index, leftovers, swept)
-                if glance.is_new("done", 0):
-                    self._tell(seen.HostStopped(wall, glance.name, leftovers, swept))
             case said.AgentGone(reason, leftovers):
                 glance.has_ended = True
-                if glance.is_new("gone", 0):
-                    self._tell(seen.HostLost(wall, glance.name, reason))
+                if glance.is_new(event):
+                    self._audience.tell(seen.HostLost(time.time(), glance.name, reason))
                 machine.lost(glance.index, reason, now, not leftovers, now)
             case said.CaughtUp():
                 self._settle(glance)
-            case said.Remark(text):
-                if glance.is_new(text, 0):
-                    self._tell(seen.Notice(wall, glance.name, text))
             case said.LinkLost(_, _, last_heard):
                 glance.last_heard = last_heard
             case _:
@@ -286,7 +272,7 @@ class View:
             if isinstance(action, policy.Leave):
                 self._leave()
             elif isinstance(action, policy.StopAll) and (self._options.is_in_charge or self._options.stop is not None):
-                self._tell(seen.RunStopping(time.time(), action.reason, action.grace <= 0))
+                self._audience.tell(seen.RunStopping(time.time(), action.reason, action.grace <= 0))
                 for glance in self._glances:
                     self._group.create_task(self._order(glance, "stop", f"{action.grace:g}"), name="order")
         if self._machine.state is policy.RunState.DONE and all(g.is_settled for g in self._glances):
@@ -322,19 +308,9 @@ class View:
         self._has_left = True
         self._finished.set()
 
-    # -- listeners -------------------------------------------------------------------------------------------------
-    def _tell(self, event: seen.Event) -> None:
-        for listener in self._listeners:
-            listener.on_event(event)
 
-    def _wake(self) -> None:
-        self._loop.call_soon_threadsafe(self._release_credit)
-
-    def _release_credit(self) -> None:
-        if sum(listener.backlog for listener in self._listeners) > HIGH_WATER:
-            return
-        for glance in self._glances:
-            glance.pay()
+class _RunUnknown(HostError):
+    """The host has no folder of the run: it never had, or the folder was removed."""
 
 
 class Glance:
@@ -351,11 +327,19 @@ class Glance:
         self.is_settled = False
         self.has_ended = False  # the pod, as far as the host knows
         self.last_heard = 0.0
-        self._told: set[tuple[str, int]] = set()
+        self._told: set[object] = set()
 
-    def is_new(self, what: str, rank: int) -> bool:
-        """True once: the journal is replayed over every new connection."""
-        key = (what, rank)
+    def is_new(self, event: said.SessionEvent) -> bool:
+        """True once for each thing that can be told: the journal is replayed over every new connection."""
+        match event:
+            case said.Started(rank):
+                key: object = ("started", rank)
+            case said.Drained(exited):
+                key = ("exited", exited.rank)
+            case said.Remark(text):
+                key = ("remark", text)
+            case _:
+                key = type(event)
         if key in self._told:
             return False
         self._told.add(key)

@@ -1,0 +1,80 @@
+"""Tells listeners what hosts say, and lets agents send on only while the listeners keep up."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from .. import events as seen
+from ..core import session as said
+from .request import Listener
+
+HIGH_WATER = 4 << 20  # bytes that listeners may hold before agents get no new credit
+
+
+class Payer(Protocol):
+    """A host's link, as far as credit goes."""
+
+    owed: int
+
+    def pay(self) -> None:
+        """Give the agent credit for what was passed on."""
+        ...
+
+
+class Audience:
+    """The listeners of one run.
+
+    Args:
+        payers: the links of the run, none while hosts are looked for.
+    """
+
+    def __init__(self, listeners: Sequence[Listener], payers: Callable[[], Iterable[Payer]]) -> None:
+        self._listeners = listeners
+        self._payers = payers
+        self._loop = asyncio.get_running_loop()
+        for listener in listeners:
+            listener.bind(self._wake)
+
+    def tell(self, event: seen.Event) -> None:
+        for listener in self._listeners:
+            listener.on_event(event)
+
+    def notice(self, text: str, host: str | None = None) -> None:
+        """One line for people."""
+        self.tell(seen.Notice(time.time(), host, text))
+
+    def pass_on(self, host: str, event: said.SessionEvent, local_rank: Callable[[int], int], payer: Payer) -> None:
+        """What a host says of its trainers, in the listeners' words; anything else is none of their business."""
+        now = time.time()
+        match event:
+            case said.Output(rank, stream, offset, chunk, at):
+                self.tell(seen.TrainerOutput(at, host, rank, seen.Stream(stream), offset, chunk))
+                payer.owed += len(chunk)
+                self.release_credit()
+            case said.Started(rank, pid):
+                self.tell(seen.TrainerStarted(now, host, rank, local_rank(rank), pid))
+            case said.Drained(e):
+                self.tell(
+                    seen.TrainerExited(
+                        now, host, e.rank, local_rank(e.rank), e.pid, e.code, e.seconds, e.stopped, e.killed
+                    )
+                )
+            case said.Gap(rank, stream, offset, count):
+                self.tell(seen.OutputLost(now, host, rank, seen.Stream(stream), offset, count))
+            case said.Done(leftovers, swept):
+                self.tell(seen.HostStopped(now, host, leftovers, swept))
+            case said.Remark(text):
+                self.notice(text, host)
+            case _:
+                pass
+
+    # -- credit ----------------------------------------------------------------------------------------------------
+    def _wake(self) -> None:
+        self._loop.call_soon_threadsafe(self.release_credit)
+
+    def release_credit(self) -> None:
+        """A stopped reader holds the agents back, not us."""
+        if sum(listener.backlog for listener in self._listeners) <= HIGH_WATER:
+            for payer in self._payers():
+                payer.pay()
