@@ -1,5 +1,6 @@
 """What became of a run: every rank, every host, the first failure, the exit status. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -64,3 +65,22 @@ class RunReport:
     def describe(self) -> dict[str, Any]:
         """As JSON-able values."""
         return asdict(self)
+
+    @classmethod
+    def read(cls, described: Mapping[str, Any]) -> "RunReport":
+        """What `describe` gave, perhaps by way of JSON. Raises TypeError, KeyError: it is none."""
+        first = described["first_failure"]
+        return cls(
+            **{
+                **described,
+                "first_failure": _read_rank(first) if first is not None else None,
+                "ranks": tuple(_read_rank(rank) for rank in described["ranks"]),
+                "hosts": tuple(
+                    HostOutcome(**{**host, "leftovers": tuple(host["leftovers"])}) for host in described["hosts"]
+                ),
+            }
+        )
+
+
+def _read_rank(described: Mapping[str, Any]) -> RankOutcome:
+    return RankOutcome(**{**described, "tail": tuple(described["tail"])})

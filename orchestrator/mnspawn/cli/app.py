@@ -24,6 +24,16 @@ class Command:
 
 
 COMMANDS: Mapping[str, Command] = {
+    "ps": Command("mnspawn.cli.ps", "List runs."),
+    "status": Command("mnspawn.cli.status", "Tell how a run stands."),
+    "logs": Command("mnspawn.cli.logs", "Show what a run's ranks wrote."),
+    "tail": Command("mnspawn.cli.tail", "Follow a run."),
+    "attach": Command("mnspawn.cli.attach", "Take a run over."),
+    "detach": Command("mnspawn.cli.detach", "Let go of a run."),
+    "stop": Command("mnspawn.cli.stop", "Stop a run."),
+    "signal": Command("mnspawn.cli.signal", "Send a signal to the ranks of a run."),
+    "report": Command("mnspawn.cli.report", "Tell what happened in a run."),
+    "clean": Command("mnspawn.cli.clean", "Remove what dead runs left on hosts."),
     "inventory": Command("mnspawn.cli.inventory", "Show, check, convert and edit lists of hosts."),
     "hosts": Command("mnspawn.cli.hosts", "Look at hosts before a run needs them, and learn their keys."),
     "exec": Command("mnspawn.cli.exec", "Run the same command once on every host."),

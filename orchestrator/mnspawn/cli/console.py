@@ -47,7 +47,9 @@ def listeners_of(settings: Settings, host_count: int) -> list[Listener]:
     return [console, *keepers_of(settings)]
 
 
-def console_of(settings: Settings, wording: Wording | None, mode: OutputMode | None = None) -> ConsoleSink:
+def console_of(
+    settings: Settings, wording: Wording | None, mode: OutputMode | None = None, *, takes_logs: bool = True
+) -> ConsoleSink:
     """The console as the settings want it; operators' logging goes there, too."""
     is_taken = settings.events is not None and str(settings.events) == "-"
     console = ConsoleSink(
@@ -57,7 +59,8 @@ def console_of(settings: Settings, wording: Wording | None, mode: OutputMode | N
         wording=wording,
         stdout=2 if is_taken else 1,
     )
-    _log_to(console, settings.verbose)
+    if takes_logs:
+        _log_to(console, settings.verbose)
     return console
 
 

@@ -61,7 +61,7 @@ def _command() -> Any:
     def run() -> None:
         raise InternalError("typer explains the run command, it doesn't call it")
 
-    parameters = [_parameter(option) for option in declared.OPTIONS]
+    parameters = [parameter_of(option, panel=option.panel) for option in declared.OPTIONS]
     parameters += [
         _keyword(
             "version", Annotated[bool, typer.Option("--version", help="Show the version and leave.", metavar="")], False
@@ -75,8 +75,9 @@ def _command() -> Any:
     return run
 
 
-def _parameter(option: Option) -> inspect.Parameter:
-    said: dict[str, Any] = {"help": _help(option), "rich_help_panel": option.panel, "metavar": option.metavar}
+def parameter_of(option: Option, text: str | None = None, *, panel: str | None) -> inspect.Parameter:
+    """An option of the table as a parameter that typer reads; `text` in place of its own help."""
+    said: dict[str, Any] = {"help": text or _help(option), "rich_help_panel": panel, "metavar": option.metavar}
     said["show_default"] = False
     if option.is_flag and option.is_repeatable:
         return _keyword(option.name, Annotated[int, typer.Option(*option.flags, count=True, **said)], 0)

@@ -105,24 +105,8 @@ class Registry:
         Raises:
             UsageError: none, or several.
         """
-        runs = list(self.known())
-        exact = [known for known in runs if known.run == word]
-        named = [known for known in runs if known.name == word]
-        begun = [known for known in runs if known.run.startswith(word)] if RUN_ID.fullmatch(word) else []
-        if exact or named:
-            return (exact or named)[0]
-        if len(begun) == 1:
-            return begun[0]
-        if begun:
-            listed = ", ".join(known.run for known in begun[:5])
-            raise UsageError(
-                f"expected the beginning of one run's id, found {word!r}, which fits {listed}", place="RUN"
-            )
-        raise UsageError(
-            f"expected a run known here, found {word!r}",
-            place="RUN",
-            hint="mnspawn ps lists them; for a run started elsewhere add --hosts and the hosts that it runs on",
-        )
+        hint = "mnspawn ps lists them; for a run started elsewhere add --hosts and the hosts that it runs on"
+        return pick(list(self.known()), word, "a run known here", hint)
 
     # -- who looks after a run -------------------------------------------------------------------------------------
     @contextlib.contextmanager
@@ -178,6 +162,25 @@ class Registry:
         for known in list(self.known())[KEEP:]:
             if self.tender(known.run) is None:
                 self.forget(known.run)
+
+
+def pick(runs: Sequence[KnownRun], word: str, expected: str, hint: str) -> KnownRun:
+    """The run that `word` means: its id, the beginning of it, or its name (the first of that name).
+
+    Raises:
+        UsageError: none, or several.
+    """
+    exact = [known for known in runs if known.run == word]
+    named = [known for known in runs if known.name == word]
+    begun = [known for known in runs if known.run.startswith(word)] if RUN_ID.fullmatch(word) else []
+    if exact or named:
+        return (exact or named)[0]
+    if len(begun) == 1:
+        return begun[0]
+    if begun:
+        listed = ", ".join(known.run for known in begun[:5])
+        raise UsageError(f"expected the beginning of one run's id, found {word!r}, which fits {listed}", place="RUN")
+    raise UsageError(f"expected {expected}, found {word!r}", place="RUN", hint=hint)
 
 
 def default_root(environ: Mapping[str, str]) -> Path:

@@ -132,10 +132,12 @@ class ConsoleSink:
         if live is not None:
             self.show_live(live)
 
-    def expect(self, world_size: int) -> None:
-        """How many ranks the run has; RunStarting says it, too."""
+    def expect(self, world_size: int, told: int | None = None) -> None:
+        """How many ranks the run has (RunStarting says it, too), and of how many we are told anything; None: all."""
         spans = [range(world_size)] if self._ranks is None else self._ranks
         shown = sum(len(range(span.start, min(span.stop, world_size))) for span in spans)
+        if told is not None:
+            shown = told
         self._is_alone = shown == 1
         if isinstance(self._painter, FoldPainter):
             self._painter.expect(shown)

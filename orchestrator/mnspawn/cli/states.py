@@ -1,0 +1,150 @@
+"""How runs and their ranks stand, in words and as JSON: for ps, status and report. Pure."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from mnspawn.api import KnownRun
+from mnspawn.cli.words import cause, counted, duration, ranks_of, summary, visible
+from mnspawn.report import HostOutcome, RankOutcome, RunReport
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows under each other, as wide as they need."""
+    if not rows:
+        return ""
+    shown = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(len(row[index]) for row in shown) for index in range(len(shown[0]))]
+    return "".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n" for row in shown
+    )
+
+
+def began(time: float) -> str:
+    """A moment for people, local time."""
+    return datetime.fromtimestamp(time).strftime("%Y-%m-%d %H:%M:%S") if time else "-"
+
+
+def state_of_rank(rank: RankOutcome, has_ended: bool) -> str:
+    """running, exit status 1, signal 9 (SIGKILL), stopped, not started, no news."""
+    if rank.error is not None:
+        return cause(None, rank.error)
+    if rank.code is None:
+        if rank.pid is None:
+            return "not started"
+        return "no news" if has_ended else "running"
+    return f"stopped ({cause(rank.code)})" if rank.stopped else cause(rank.code)
+
+
+def states_of_host(ranks: Sequence[RankOutcome], has_ended: bool) -> str:
+    """running; or 2 running, 1 exit status 0."""
+    counts = Counter(state_of_rank(rank, has_ended) for rank in ranks)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{count} {state}" for state, count in counts.most_common())
+
+
+def overview(known: KnownRun) -> str:
+    """4 ranks on 2 hosts: train.py --lr 0.1."""
+    size = f"{counted(sum(known.world), 'rank')} on {counted(len(known.hosts), 'host')}"
+    return f"{size}: {visible(known.command_line)}"
+
+
+def label(known: KnownRun) -> str:
+    """1a2b3c4d, or 1a2b3c4d (its name)."""
+    return f"{known.run} ({visible(known.name)})" if known.name else known.run
+
+
+def status_lines(
+    known: KnownRun, report: RunReport, has_ended: bool, problems: Mapping[str, str], tender: str
+) -> list[str]:
+    """How a run stands, host by host; then why, when it did not end well.
+
+    Arguments:
+        problems: hosts that could not be asked, and why.
+        tender: who looks after it.
+    """
+    if has_ended:
+        state = f"ended after {duration(report.seconds)}, exit status {report.exit_status}"
+    else:
+        state = f"began {began(known.began)}; {tender}"
+    lines = [f"run {label(known)}: {state}", f"  {overview(known)}", ""]
+    rows: list[Sequence[str]] = [("HOST", "RANKS", "STATE")]
+    for host, numbers in zip(report.hosts, known.ranks, strict=True):
+        own = [rank for rank in report.ranks if rank.rank in numbers]
+        state = states_of_host(own, has_ended)
+        if host.lost is not None:
+            state = f"lost: {host.lost}"
+        elif host.host in problems:
+            state = problems[host.host]
+        rows.append((host.host, ranks_of(numbers).partition(" ")[2], state))
+    lines += columns(rows).splitlines()
+    told = summary(report) if has_ended else _failed_so_far(report)
+    return [*lines, *([""] if told else []), *told]
+
+
+def _failed_so_far(report: RunReport) -> list[str]:
+    failed = [rank for rank in report.ranks if rank.has_failed]
+    return [f"rank {rank.rank} failed: {cause(rank.code, rank.error)} (host {visible(rank.host)})" for rank in failed]
+
+
+def report_lines(known: KnownRun | None, report: RunReport) -> list[str]:
+    """What happened: every host and every rank, in order; the end as it was told when it came."""
+    name = label(known) if known is not None else report.run
+    lines = [f"run {name}: exit status {report.exit_status} after {duration(report.seconds)}: {visible(report.reason)}"]
+    if known is not None:
+        lines += [f"  {overview(known)}", f"  began {began(known.began)}"]
+    rows: list[Sequence[str]] = [("RANK", "HOST", "PID", "RAN", "ENDED AT", "END")]
+    for rank in report.ranks:
+        rows.append(
+            (
+                str(rank.rank),
+                rank.host,
+                "-" if rank.pid is None else str(rank.pid),
+                "-" if rank.seconds is None else duration(rank.seconds),
+                "-" if rank.ended_at is None else duration(rank.ended_at),
+                _end_of(rank),
+            )
+        )
+    lines += ["", *columns(rows).splitlines(), ""]
+    lines += columns([("HOST", "END"), *((host.host, _end_of_host(host)) for host in report.hosts)]).splitlines()
+    told = summary(report)
+    return [*lines, *([""] if told else []), *told]
+
+
+def _end_of(rank: RankOutcome) -> str:
+    words = [state_of_rank(rank, has_ended=True)]
+    if rank.killed:
+        words.append("TERM was not enough")
+    if rank.is_disk_full:
+        words.append("its disk was full")
+    return ", ".join(words)
+
+
+def _end_of_host(host: HostOutcome) -> str:
+    if host.lost is not None:
+        return f"lost: {host.lost}"
+    words = []
+    if host.swept:
+        words.append(
+            f"{counted(host.swept, 'process')} outside the ranks' groups ended".replace("processs", "processes")
+        )
+    if host.leftovers:
+        words.append(f"left running: {' '.join(str(pid) for pid in host.leftovers)}")
+    return ", ".join(words) or ("nothing left" if host.is_confirmed else "not confirmed")
+
+
+def known_json(known: KnownRun) -> dict[str, Any]:
+    """A run for machines."""
+    return {
+        "run": known.run,
+        "name": known.name,
+        "program": dict(known.program),
+        "began": known.began,
+        "hosts": [
+            {"host": host.name, "node_rank": index, "ranks": ranks}
+            for index, (host, ranks) in enumerate(zip(known.hosts, known.ranks, strict=True))
+        ],
+        "world_size": sum(known.world),
+    }

@@ -1,0 +1,67 @@
+"""`mnspawn stop RUN`: end a run, from anywhere."""
+
+from typing import Annotated
+
+import typer
+
+from mnspawn.api import ViewOptions
+from mnspawn.cli import render
+from mnspawn.cli.console import console_of
+from mnspawn.cli.runs import (
+    REACH,
+    RunArgument,
+    ViewWording,
+    application,
+    find_run,
+    look,
+    print_errors,
+    say,
+    takes_settings,
+)
+from mnspawn.cli.words import counted
+from mnspawn.errors import ExitStatus
+from mnspawn.settings import Settings
+
+SUMMARY = "Stop a run on all its hosts: TERM, after a grace KILL; wait until nothing is left."
+EPILOG = (
+    "Without --grace the run's own holds. Exit status: 0 when nothing of the run is left, also when it had ended"
+    " before; 3 when hosts could not be reached or could not confirm it. Ctrl-C ends the waiting, the stop goes on."
+)
+
+
+@takes_settings(*REACH)
+def stop(
+    settings: Settings,
+    run: RunArgument,
+    kill: Annotated[bool, typer.Option("--kill", metavar="", help="KILL at once.")] = False,
+    grace: Annotated[
+        float | None, typer.Option("--grace", metavar="SECONDS", min=0.0, help="From TERM to KILL.")
+    ] = None,
+) -> int:
+    """Stop a run."""
+    known = find_run(run, settings)
+    before = look(known, ViewOptions(streams=(), is_following=False))
+    assert before is not None
+    if before.has_ended:
+        say(f"run {known.run} had ended before: exit status {before.report.exit_status}")
+        return ExitStatus.OK
+    if len(before.errors) == len(known.hosts):
+        print_errors(before.errors)
+        return ExitStatus.HOST_UNUSABLE
+    patience = 0.0 if kill else known.grace if grace is None else grace
+    console = console_of(settings, ViewWording(len(known.hosts), settings.verbose), takes_logs=False)
+    sight = look(known, ViewOptions(streams=(), stop=patience, handle_signals=True), [console])
+    assert sight is not None
+    if sight.has_left and not sight.has_ended:
+        say(f"run {known.run} goes on stopping", f"mnspawn status {known.run} tells how it stands")
+        return ExitStatus.INTERRUPTED
+    print_errors(sight.errors)
+    unconfirmed = [host for host in sight.report.hosts if not host.is_confirmed or host.leftovers]
+    if unconfirmed or sight.errors:
+        render.print_summary(sight.report)
+        return ExitStatus.HOST_UNUSABLE
+    say(f"run {known.run} is stopped; nothing of it is left on {counted(len(known.hosts), 'host')}")
+    return ExitStatus.OK
+
+
+app = application("stop", SUMMARY, stop, EPILOG)
