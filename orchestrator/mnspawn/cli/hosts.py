@@ -52,7 +52,7 @@ def check(
 ) -> int:
     """Look at all hosts at once: can they be reached and used, and do they reach each other?
 
-    Status 1 when something is wrong; every finding says what to do.
+    Every finding says what to do. Status 1 when something is wrong; notes, in brackets, don't count.
     """
     ignored = _ignored(ignore)
     hosts = chosen_hosts(settings, else_all=True)
@@ -72,7 +72,7 @@ def check(
     else:
         lines = [*hosts_words.table(examined), "", *hosts_words.finding_lines(examined)]
         print_out("".join(f"{line}\n" for line in lines))
-    return WRONG if any(one.findings for one in examined) else ExitStatus.OK
+    return WRONG if any(hosts_words.is_wrong(one) for one in examined) else ExitStatus.OK
 
 
 def _ignored(text: str | None) -> set[str]:

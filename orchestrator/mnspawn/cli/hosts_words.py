@@ -21,7 +21,8 @@ def table(examined: Sequence[Examined]) -> list[str]:
 
 def _row(one: Examined) -> tuple[str, ...]:
     facts = one.facts
-    found = ",".join(dict.fromkeys(finding.check for finding in one.findings)) or "ok"
+    names = (f"({finding.check})" if finding.is_note else finding.check for finding in one.findings)
+    found = ",".join(dict.fromkeys(names)) or "ok"
     if facts is None or one.clock is None:
         return (visible(one.host), *["-"] * (len(COLUMNS) - 2), found)
     cpus, usable = facts.get("cpus"), facts.get("usable_cpus")
@@ -74,7 +75,7 @@ def folded(examined: Iterable[Examined]) -> list[tuple[Finding, list[Finding]]]:
         for finding in one.findings:
             key = (finding.check, _nameless(finding.message, finding), _nameless(finding.hint, finding))
             groups.setdefault(key, []).append(finding)
-    return [(group[0], group) for group in groups.values()]
+    return sorted(((group[0], group) for group in groups.values()), key=lambda item: item[0].is_note)
 
 
 def _nameless(text: str, finding: Finding) -> str:
@@ -91,25 +92,32 @@ def finding_lines(examined: Sequence[Examined]) -> list[str]:
         details = [f"{finding.host} {finding.detail}" if len(group) > 1 else finding.detail for finding in group]
         told = "; ".join(detail for detail in details[:DETAILS] if detail.strip() and group[0].detail)
         more = f"; and {len(group) - DETAILS} more" if told and len(group) > DETAILS else ""
-        lines.append(visible(f"{names}: {first.check}: {message}{f' ({told}{more})' if told else ''}"))
+        kind = f"note: {first.check}" if first.is_note else first.check
+        lines.append(visible(f"{names}: {kind}: {message}{f' ({told}{more})' if told else ''}"))
         hint = _nameless(first.hint, first).replace("\0", names)
         lines += [f"  hint: {visible(line)}" for line in hint.splitlines()]
-    bad = sum(1 for one in examined if one.findings)
+    bad = sum(is_wrong(one) for one in examined)
     hosts = counted(len(examined), "host")
-    lines.append(f"{hosts}: {bad} with findings" if bad else f"{hosts}: nothing is wrong")
+    lines.append(f"{hosts}: {bad} with something wrong" if bad else f"{hosts}: nothing is wrong")
     return lines
+
+
+def is_wrong(one: Examined) -> bool:
+    """Something is wrong with the host: notes don't count."""
+    return any(not finding.is_note for finding in one.findings)
 
 
 def document(examined: Sequence[Examined]) -> dict[str, Any]:
     """For machines: every host with all its facts, and the findings folded."""
     return {
-        "ok": not any(one.findings for one in examined),
+        "ok": not any(is_wrong(one) for one in examined),
         "hosts": [_host(one) for one in examined],
         "findings": [
             {
                 "check": first.check,
                 "message": first.message,
                 "hint": first.hint,
+                "is_note": first.is_note,
                 "hosts": [finding.host for finding in group],
                 "details": {finding.host: finding.detail for finding in group if finding.detail},
             }
@@ -121,7 +129,7 @@ def document(examined: Sequence[Examined]) -> dict[str, Any]:
 def _host(one: Examined) -> dict[str, Any]:
     return {
         "host": one.host,
-        "ok": not one.findings,
+        "ok": not is_wrong(one),
         "findings": [dataclasses.asdict(finding) for finding in one.findings],
         "clock": None if one.clock is None else dataclasses.asdict(one.clock),
         "address": one.address or None,

@@ -1,9 +1,8 @@
 """What is wrong with a host, and what to do about it, from what it said of itself. Pure."""
 
 import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import AuthError, BootstrapError, HostError, HostKeyError, PythonMissing, PythonTooOld, Unreachable
 from . import reachability, survey
@@ -27,6 +26,7 @@ class Finding:
         message: what was expected and found; the same for all hosts with the same trouble.
         hint: what to do.
         detail: what differs from host to host.
+        is_note: runs work there; other programs may trip over it.
     """
 
     host: str
@@ -34,6 +34,7 @@ class Finding:
     message: str
     hint: str
     detail: str = ""
+    is_note: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,109 +74,96 @@ def examine(view: survey.HostView, clock: Clock | None, *, is_shared: bool = Fal
     Args:
         is_shared: all hosts share one network stack, where loopback is as good as any address.
     """
-    found = [
-        *_folders(view.facts),
-        *_clock(clock),
-        *_limits(view.facts),
-        *_logind(view.facts),
-        *(() if is_shared else _own_name(view.facts)),
+    return [
+        *_folders(view),
+        *_clock(view, clock),
+        *_limits(view),
+        *_logind(view),
+        *(() if is_shared else _own_name(view)),
         *_devices(view),
     ]
-    return [Finding(view.name, *one) for one in found]
 
 
-_Said = tuple[str, str, str, str]  # check, message, hint, detail
-
-
-def _folders(facts: Mapping[str, Any]) -> Iterator[_Said]:
-    runs, cache = facts["runs"], facts["cache"]
+def _folders(view: survey.HostView) -> Iterator[Finding]:
+    runs, cache = view.facts["runs"], view.facts["cache"]
     if not runs["place"]:
-        yield (
-            "folder",
-            "no folder can hold a run",
-            "give this account a writable home, /var/tmp or /tmp",
-            runs["problem"],
-        )
+        hint = "give this account a writable home, /var/tmp or /tmp"
+        yield Finding(view.name, "folder", "no folder can hold a run", hint, runs["problem"])
         return
     if runs["place"] != runs["preferred"]:
-        yield (
-            "folder",
-            f"{runs['preferred']} can't be written ({runs['problem']}): runs are kept in {runs['place']}",
-            "make the home writable, or set XDG_STATE_HOME for this account to a folder that is",
-            "",
-        )
+        message = f"{runs['preferred']} can't be written ({runs['problem']}): runs are kept in {runs['place']}"
+        hint = "make the home writable, or set XDG_STATE_HOME for this account to a folder that is"
+        yield Finding(view.name, "folder", message, hint, is_note=True)
     if not cache["place"]:
-        hint = "make ~/.cache or /var/tmp writable"
-        yield "folder", "no folder can keep the agent: it is sent anew for every run", hint, ""
+        message = "no folder can keep the agent: it is sent anew for every run"
+        yield Finding(view.name, "folder", message, "make ~/.cache or /var/tmp writable", is_note=True)
     elif cache["place"] != cache["preferred"] and runs["place"] == runs["preferred"]:  # else that was said above
-        yield (
-            "folder",
-            f"the agent can't be kept in {cache['preferred']}: it is kept in {cache['place']}",
-            "make that folder writable by this account, and by nobody else",
-            "",
-        )
+        message = f"the agent can't be kept in {cache['preferred']}: it is kept in {cache['place']}"
+        hint = "make that folder writable by this account, and by nobody else"
+        yield Finding(view.name, "folder", message, hint, is_note=True)
     if runs["free"] < FREE_BYTES:
-        free = f"{runs['free'] / (1 << 20):.0f} MiB"
+        message = f"less than {FREE_BYTES >> 30} GiB is free in {runs['place']}, where runs are kept"
         hint = "make room: `mnspawn clean` removes what is left of old runs"
-        yield "disk", f"less than {FREE_BYTES >> 30} GiB is free in {runs['place']}, where runs are kept", hint, free
+        yield Finding(view.name, "disk", message, hint, f"{runs['free'] / (1 << 20):.0f} MiB")
     if 0 <= runs["free_files"] < FREE_FILES:
+        message = f"hardly any files can be made in {runs['place']}"
         hint = "remove files: the file system has no inodes left"
-        yield "disk", f"hardly any files can be made in {runs['place']}", hint, f"{runs['free_files']} left"
+        yield Finding(view.name, "disk", message, hint, f"{runs['free_files']} left")
 
 
-def _clock(clock: Clock | None) -> Iterator[_Said]:
+def _clock(view: survey.HostView, clock: Clock | None) -> Iterator[Finding]:
     if clock is not None and abs(clock.offset) - clock.uncertainty > CLOCK_LIMIT:
-        detail = f"{abs(clock.offset):.1f} s {'ahead' if clock.offset > 0 else 'behind'}"
+        message = f"its clock is more than {CLOCK_LIMIT:g} s away from this machine's"
         hint = "let chrony or another NTP client set the clock (`timedatectl` says whether one does)"
-        yield "clock", f"its clock is more than {CLOCK_LIMIT:g} s away from this machine's", hint, detail
+        detail = f"{abs(clock.offset):.1f} s {'ahead' if clock.offset > 0 else 'behind'}"
+        yield Finding(view.name, "clock", message, hint, detail)
 
 
-def _limits(facts: Mapping[str, Any]) -> Iterator[_Said]:
-    soft, hard = facts["limits"]["nofile"]
+def _limits(view: survey.HostView) -> Iterator[Finding]:
+    soft, hard = view.facts["limits"]["nofile"]
     if 0 <= soft < OPEN_FILES:
-        hint = (
-            f"raise nofile in /etc/security/limits.conf, or in sshd's unit; {_unlimited(hard)} are allowed at most now"
-        )
-        yield "limits", f"a process may open fewer than {OPEN_FILES} files (ulimit -n)", hint, f"{soft} files"
-    soft, _ = facts["limits"]["memlock"]
-    if facts["rdma"] and 0 <= soft < LOCKED_BYTES:
-        hint = "set memlock to unlimited in /etc/security/limits.conf, or LimitMEMLOCK=infinity in sshd's unit"
+        message = f"a process may open fewer than {OPEN_FILES} files (ulimit -n)"
+        most = "any number is" if hard < 0 else f"{hard} are"
+        hint = f"raise nofile in /etc/security/limits.conf, or in sshd's unit; {most} allowed at most now"
+        yield Finding(view.name, "limits", message, hint, f"{soft} files")
+    soft, _ = view.facts["limits"]["memlock"]
+    if view.facts["rdma"] and 0 <= soft < LOCKED_BYTES:
         message = "there is RDMA, but a process may lock little memory (ulimit -l)"
-        yield "limits", message, hint, f"{soft >> 10} KiB"
+        hint = "set memlock to unlimited in /etc/security/limits.conf, or LimitMEMLOCK=infinity in sshd's unit"
+        yield Finding(view.name, "limits", message, hint, f"{soft >> 10} KiB")
 
 
-def _logind(facts: Mapping[str, Any]) -> Iterator[_Said]:
-    logind = facts["logind"]
+def _logind(view: survey.HostView) -> Iterator[Finding]:
+    logind = view.facts["logind"]
     if logind["kills"]:
-        yield (
-            "logind",
-            f"logind kills what {logind['user']} leaves running ({logind['place']}: KillUserProcesses):"
-            " detached runs would end",
-            f"loginctl enable-linger {logind['user']}, or KillUserProcesses=no",
-            "",
-        )
+        user, place = logind["user"], logind["place"]
+        message = f"logind kills what {user} leaves running ({place}: KillUserProcesses): detached runs would end"
+        yield Finding(view.name, "logind", message, f"loginctl enable-linger {user}, or KillUserProcesses=no")
 
 
-def _own_name(facts: Mapping[str, Any]) -> Iterator[_Said]:
-    own = facts["own_name"]
+def _own_name(view: survey.HostView) -> Iterator[Finding]:
+    own = view.facts["own_name"]
     if own["problem"]:
+        message = f"its own name does not resolve ({own['problem']})"
         hint = "add the host's name and its address to /etc/hosts there, or to DNS"
-        yield "name", f"its own name does not resolve ({own['problem']})", hint, own["name"]
+        yield Finding(view.name, "name", message, hint, own["name"])
     elif own["addresses"] and all(_is_loopback(address) for address in own["addresses"]):
-        message = "its own name resolves to loopback: programs that announce it tell others to call themselves"
+        message = "its own name resolves to loopback: programs that announce their host by it are not found by others"
         hint = "name the host's real address in /etc/hosts there, in place of 127.0.1.1"
-        yield "name", message, hint, f"{own['name']} is {', '.join(own['addresses'])}"
+        detail = f"{own['name']} is {', '.join(own['addresses'])}"
+        yield Finding(view.name, "name", message, hint, detail, is_note=True)
 
 
-def _devices(view: survey.HostView) -> Iterator[_Said]:
+def _devices(view: survey.HostView) -> Iterator[Finding]:
     problem = view.facts.get("device_problem")
     if problem:
+        message = f"there are accelerators that can't be used ({problem})"
         hint = "look with nvidia-smi on the host: the driver and its library must be of one version"
-        yield "devices", f"there are accelerators that can't be used ({problem})", hint, ""
+        yield Finding(view.name, "devices", message, hint)
     try:
         survey.visible_devices(view)
     except survey.Unfit as exc:
-        yield "devices", str(exc), "correct the devices in the inventory", ""
+        yield Finding(view.name, "devices", str(exc), "correct the devices in the inventory")
 
 
 def _is_loopback(address: str) -> bool:
@@ -183,10 +171,6 @@ def _is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
         return False
-
-
-def _unlimited(limit: int) -> str:
-    return "any number" if limit < 0 else str(limit)
 
 
 def fault_found(fault: reachability.Fault, names: Sequence[str], address: str, ports: Sequence[int]) -> Finding:
@@ -202,13 +186,12 @@ def fault_found(fault: reachability.Fault, names: Sequence[str], address: str, p
     )
     if fault.unreached_by:
         whom = [names[miss.prober] for miss in fault.unreached_by]
-        message, detail = (
-            "other hosts do not reach it",
-            f"at {address}: {fault.unreached_by[0].problem}, from {_few(whom)}",
-        )
+        message = "other hosts do not reach it"
+        detail = f"at {address}: {fault.unreached_by[0].problem}, from {_few(whom)}"
     else:
         whom = [names[miss.target] for miss in fault.not_reaching]
-        message, detail = "it does not reach other hosts", f"{_few(whom)}: {fault.not_reaching[0].problem}"
+        message = "it does not reach other hosts"
+        detail = f"{_few(whom)}: {fault.not_reaching[0].problem}"
     return Finding(names[fault.host], "network", message, hint, detail)
 
 
