@@ -1,7 +1,6 @@
 """Where spawned functions run in these tests: on this machine without SSH, and on two real hosts."""
 
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +81,7 @@ def start_method(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """For spawns of the test process itself: what they keep on this machine goes where the test's files are."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    yield tmp_path
+    return tmp_path

@@ -204,7 +204,7 @@ class SpawnContext:
         return None if said is None else said.traceback
 
     def wait_for_rank(self, rank: int, timeout: float | None, is_end: bool = False) -> bool:
-        """Wait until a rank has returned, or (`is_end`) until its process has ended; False when neither came in time."""
+        """Wait until a rank has returned, or (`is_end`) its process has ended; False when neither came in time."""
         deadline = None if timeout is None else time.monotonic() + timeout
 
         def has_ended() -> bool:

@@ -1,0 +1,232 @@
+"""Everybody who may call: scripts, threads, loops, notebooks, trainers; interrupted, ended, fifty times in a row."""
+
+import asyncio
+import json
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+import mnspawn
+from tests.spawn.conftest import Place
+from tests.support import wait_until, wait_until_async
+from tests.support.leaks import Snapshot
+
+WAITS = """
+def wait():
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_ctrl_c_stops_all_ranks_and_is_raised_again(place: Place) -> None:
+    program = f"""{WAITS}
+try:
+    mnspawn.spawn(wait, nprocs=NPROCS, hosts=HOSTS)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    with place.start(program) as running:
+        running.wait_for(lambda: running.stdout.count("ready") == 2)
+        running.interrupt()
+        done = running.wait(15)
+    assert (done.status, done.stdout.split()[-1]) == (0, "interrupted"), done
+
+
+def test_ctrl_c_while_connecting_starts_nothing(across: Place) -> None:
+    program = """
+import threading
+threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    mnspawn.spawn(print, ("started",), nprocs=1, hosts=HOSTS)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = across.run(program)
+    assert done.stdout.endswith("interrupted\n"), done
+
+
+def test_a_second_ctrl_c_kills(here: Place) -> None:
+    program = """
+def stubborn():
+    signal.signal(signal.SIGTERM, lambda *_: print("term", flush=True))
+    print("ready", flush=True)
+    while True:
+        time.sleep(1)
+try:
+    mnspawn.spawn(stubborn, nprocs=2, grace=60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    with here.start(program) as running:
+        running.wait_for(lambda: running.stdout.count("ready") == 2)
+        running.interrupt()
+        running.wait_for(lambda: running.stdout.count("term") == 2)
+        running.interrupt()
+        done = running.wait(15)
+    assert done.stdout.endswith("interrupted\n"), done
+
+
+@pytest.mark.parametrize(
+    ("daemon", "lines"), [(False, ["begun", "caller ends", "done"]), (True, ["begun", "caller ends"])]
+)
+def test_at_the_end_of_the_caller_ranks_are_waited_for_or_killed(here: Place, daemon: bool, lines: list[str]) -> None:
+    program = f"""
+def work():
+    sys.stdout.write("begun\\n")
+    time.sleep(2)
+    sys.stdout.write("done\\n")
+context = mnspawn.spawn(work, nprocs=1, join=False, daemon={daemon})
+while not os.path.exists("go"):
+    time.sleep(0.01)
+print("caller ends", flush=True)
+"""
+    with here.start(program) as running:
+        running.wait_for(lambda: "begun" in running.stdout)
+        (here.folder / "go").touch()
+        done = running.wait(20)
+    assert (done.status, done.stdout.splitlines()) == (0, lines)
+
+
+def test_a_killed_caller_leaves_nothing(here: Place) -> None:
+    program = f"{WAITS}\nmnspawn.spawn(wait, nprocs=2, orphan_grace=0.5)\n"
+    with here.start(program, env={"MARK": str(here.folder)}) as running:
+        running.wait_for(lambda: running.stdout.count("ready") == 2)
+        assert len(_marked(here.folder)) >= 4
+        running.kill()
+        wait_until(lambda: not _marked(here.folder), 20)
+
+
+def _marked(folder: Path) -> list[str]:
+    """Processes that have a test's own mark in their environment."""
+    return [
+        path.parent.name for path in Path("/proc").glob("[0-9]*/environ") if _has(path, f"MARK={folder}\0".encode())
+    ]
+
+
+def _has(path: Path, text: bytes) -> bool:
+    try:
+        return text in path.read_bytes()
+    except OSError:  # it ended meanwhile
+        return False
+
+
+def test_trainers_spawn_in_turn(here: Place) -> None:
+    program = """
+def outer():
+    return mnspawn.spawn(lambda rank: (rank, os.environ["WORLD_SIZE"]), nprocs=2, pass_rank=True).results()
+print(mnspawn.spawn(outer, nprocs=2).results())
+"""
+    assert here.check(program) == "[[(0, '2'), (1, '2')], [(0, '2'), (1, '2')]]\n"
+
+
+def test_threads_spawn_at_the_same_time(own_home: Path) -> None:
+    results: dict[int, object] = {}
+
+    def spawn(number: int) -> None:
+        results[number] = mnspawn.spawn(lambda: number, nprocs=2, output="none").results()
+
+    threads = [threading.Thread(target=spawn, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {number: [number, number] for number in range(4)}
+
+
+async def test_loops_spawn_and_run_on(own_home: Path) -> None:
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0.01)
+
+    ticking = asyncio.create_task(tick())
+    first, second = await asyncio.gather(
+        mnspawn.aspawn(lambda: "a", nprocs=1, output="none"), mnspawn.aspawn(lambda: "b", nprocs=2, output="none")
+    )
+    ticking.cancel()
+    assert (first.results(), second.results()) == (["a"], ["b", "b"])
+    assert ticks > 5
+
+
+async def test_a_cancelled_spawn_ends_its_ranks(own_home: Path) -> None:
+    started = own_home / "started"
+
+    def wait(path: str) -> None:
+        import pathlib
+        import time
+
+        pathlib.Path(path).touch()
+        time.sleep(60)
+
+    spawning = asyncio.create_task(mnspawn.aspawn(wait, (str(started),), nprocs=1, output="none"))
+    await wait_until_async(started.exists)
+    spawning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await spawning
+
+
+async def test_errors_come_through_loops(own_home: Path) -> None:
+    with pytest.raises(mnspawn.ProcessRaisedException, match="ZeroDivisionError"):
+        await mnspawn.aspawn(lambda: 1 // 0, nprocs=1, output="none")
+    with pytest.raises(mnspawn.HostsUnusable):
+        await mnspawn.aspawn(int, nprocs=1, hosts="127.0.0.1", transport="asyncssh", connect_timeout=5, output="none")
+
+
+def test_fifty_spawns_leave_nothing(own_home: Path) -> None:
+    mnspawn.spawn(int, nprocs=1, output="none")
+    folders = (own_home, Path(tempfile.gettempdir()))
+    before = Snapshot.take(folders)
+    for number in range(50):
+        assert mnspawn.spawn(lambda rank: rank, nprocs=1, pass_rank=True, output="none").results() == [0], number
+    after = Snapshot.take(folders)
+    assert (after.fds, after.threads, after.children, after.files) == (
+        before.fds,
+        before.threads,
+        before.children,
+        before.files,
+    )
+    assert [path.name for path in (own_home / ".local/state/mnspawn/runs").iterdir()] == []
+
+
+def test_output_goes_where_pythons_own_goes(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mnspawn.spawn(lambda rank: print("from", rank), nprocs=2, pass_rank=True)
+    mnspawn.spawn(lambda: print("marked"), nprocs=1, output="prefix")
+    said = capsys.readouterr().out.splitlines()
+    assert sorted(said[:2]) == ["from 0", "from 1"]
+    assert said[2].endswith(":0] marked")
+
+
+NOTEBOOK = [
+    "import mnspawn, os\nscale = 10",
+    "def train(rank):\n    print('cell output', rank)\n    return rank * scale\n"
+    "print(mnspawn.spawn(train, nprocs=2, pass_rank=True).results())",
+    "def fail():\n    marker = 1 / 0\ntry:\n    mnspawn.spawn(fail, nprocs=1)\n"
+    "except mnspawn.ProcessRaisedException as error:\n    print('marker = 1 / 0' in str(error))",
+    "print((await mnspawn.aspawn(lambda: scale, nprocs=1)).results())",
+    "print(mnspawn.launch(['echo', 'launched'], no_python=True, nproc_per_node=1).exit_status)",
+]
+
+
+RUN_NOTEBOOK = """
+import json
+import nbclient, nbformat
+cells = [nbformat.v4.new_code_cell(cell) for cell in CELLS]
+notebook = nbformat.v4.new_notebook(cells=cells)
+nbclient.NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+print(json.dumps(["".join(output.get("text", "") for output in cell.outputs) for cell in notebook.cells]))
+"""
+
+
+def test_a_notebook_spawns_what_its_cells_define(here: Place) -> None:
+    for name in ("nbclient", "nbformat", "ipykernel"):
+        pytest.importorskip(name)
+    said = json.loads(here.check(f"CELLS = {NOTEBOOK!r}\n{RUN_NOTEBOOK}").splitlines()[-1])
+    assert "[0, 10]" in said[1]
+    assert "cell output 0" in said[1]
+    assert said[2:4] == ["True\n", "[10]\n"]
+    assert said[4].splitlines() == ["launched", "0"]
