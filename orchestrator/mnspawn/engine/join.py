@@ -55,10 +55,15 @@ async def join(
     archive = bundle.build()
     handshake = stub.Handshake(host, stub.make_nonce(), python)
     command = stub.compose(archive, handshake.nonce, __version__, arguments, python)
-    process = await connection.run(command)
+    deadline = asyncio.get_running_loop().time() + timeout
+    try:
+        async with asyncio.timeout_at(deadline):
+            process = await connection.run(command)
+    except TimeoutError:
+        raise BootstrapError(f"connected, but no command was started within {timeout:g} s", host=host) from None
     diagnostics = Diagnostics(process)
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout_at(deadline):
             rest = None
             while rest is None:
                 chunk = await process.read()
