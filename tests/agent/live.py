@@ -160,6 +160,15 @@ class Live:
                 if isinstance(event, Output):
                     self.session.consumed(len(event.chunk))
 
+    def serve_bytes(self, count: int) -> None:
+        """Serve the wire for that many bytes of the agent's and no more."""
+        while count:
+            self._flush()
+            chunk, self._first = self._first or self.read(), b""
+            self.session.receive(chunk[:count], time.monotonic())
+            self.events += self.session.events()
+            count -= min(count, len(chunk))
+
     def until_a(self, kind: type[E]) -> E:
         event = self.until(lambda event: isinstance(event, kind))
         assert isinstance(event, kind)

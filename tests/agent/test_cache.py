@@ -11,10 +11,17 @@ from mnspawn_agent import unpack
 from tests.agent.live import Account, Live
 
 DIGEST = bundle.build().digest
+
 # a mount namespace with a /tmp, /var/tmp and /dev/shm of its own, where the account's home is /mnt
 APART = (
     'mount --bind "$HOME" /mnt; export HOME=/mnt; for d in /tmp /var/tmp /dev/shm; do mount -t tmpfs none $d; done; '
 )
+
+
+@pytest.fixture(name="account")
+def account_without_cache(account: Account) -> Account:
+    account.env.clear()
+    return account
 
 
 def apart(account: Account, setup: str = "", command: str = 'exec "$@"') -> Account:

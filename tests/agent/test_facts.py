@@ -41,7 +41,7 @@ def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def facts_of(account: Account, **env: str) -> dict[str, object]:
-    account.env = env
+    account.env.update(env)
     with Live(account) as agent:
         told = dict(agent.hello())
         assert agent.finish(keep=False) == 0

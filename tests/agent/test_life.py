@@ -19,6 +19,7 @@ RESUMED = 'echo before; until [ -e "$GO" ]; do sleep 0.02; done; echo after'
 
 def test_a_whole_run_under_every_python(account: Account, agent_python: Path) -> None:
     account.python = agent_python
+    account.env.clear()  # a host that has seen no agent yet
     script = 'echo "out $RANK"; echo "err $RANK" >&2; exit $RANK'
     with Live(account) as agent:
         facts = agent.hello()
@@ -57,6 +58,25 @@ def test_a_run_that_loses_its_link_goes_on_where_it_was_under_every_python(
             again.send(messages.FINISH, keep=True)
             assert again.wait() == 0
         assert agent.wait() == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 9, 60, 150, 300, 600, 1000, 2000, 3000])
+def test_a_link_cut_after_any_number_of_bytes_costs_none_of_the_output(account: Account, count: int) -> None:
+    script = 'n=0; while [ $n -lt 100 ]; do echo "line $n of $RANK"; n=$((n+1)); done; exit 3'
+    with Live(account) as agent:
+        agent.begin("/bin/sh", "-c", script, nproc=2, contracts=("torch",), stops_on_failure=False, orphan_grace=60.0)
+        agent.serve_bytes(count)
+        agent.cut()
+        with agent.come_back() as again:
+            assert again.until_drained(0, 1) == {0: 3, 1: 3}
+            again.until_a(Complete)
+            again.send(messages.FINISH, keep=True)
+            assert again.wait() == 0
+        assert agent.wait() == 0
+    for rank in (0, 1):
+        assert again.text(rank) == b"".join(b"line %d of %d\n" % (n, rank) for n in range(100))
+    assert [type(event) for event in again.events].count(Exited) == 2
+    assert [type(event) for event in again.events].count(Started) == 2
 
 
 def test_order_per_rank_is_started_then_output_then_exited(account: Account) -> None:
@@ -204,7 +224,7 @@ def test_signals_are_passed_on_to_the_groups_of_the_ranks_that_are_named(account
 @pytest.mark.parametrize("shell", SHELLS, ids=[Path(shell).name for shell in SHELLS])
 def test_every_login_shell_starts_the_agent_whatever_it_prints_first(account: Account, shell: str) -> None:
     account.shell = shell
-    account.env = {"SSH_CLIENT": "10.0.0.1 1 22", "SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22"}
+    account.env.update(SSH_CLIENT="10.0.0.1 1 22", SSH_CONNECTION="10.0.0.1 1 10.0.0.2 22")
     fish = account.home / ".config" / "fish"
     fish.mkdir(parents=True)
     for rc in (".bashrc", ".zshenv", ".tcshrc", ".cshrc", ".config/fish/config.fish"):
