@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from mnspawn.cli.folding import Folded, Told, fold
 from mnspawn.cli.words import counted, fold_hosts, visible
 from mnspawn.hosts import Effective, Examined, Finding
 
@@ -68,38 +69,35 @@ def _list(value: object) -> list[Any]:
 # -- findings
 
 
-def folded(examined: Iterable[Examined]) -> list[tuple[Finding, list[Finding]]]:
-    """Equal findings of many hosts, each with the first of them; a host's own name in a hint counts as equal."""
-    groups: dict[tuple[str, str, str], list[Finding]] = {}
-    for one in examined:
-        for finding in one.findings:
-            key = (finding.check, _nameless(finding.message, finding), _nameless(finding.hint, finding))
-            groups.setdefault(key, []).append(finding)
-    return sorted(((group[0], group) for group in groups.values()), key=lambda item: item[0].is_note)
-
-
-def _nameless(text: str, finding: Finding) -> str:
-    return text.replace(finding.host, "\0")
+def folded(examined: Iterable[Examined]) -> list[tuple[Folded, list[Finding]]]:
+    """Equal findings of many hosts as one, with all of them; notes come last."""
+    found = [finding for one in examined for finding in one.findings]
+    said = [((one.check, one.is_note), Told(one.host, one.message, one.hint)) for one in found]
+    groups = [(one, [found[position] for position in positions]) for _, one, positions in fold(said, fold_hosts)]
+    return sorted(groups, key=lambda group: group[1][0].is_note)
 
 
 def finding_lines(examined: Sequence[Examined]) -> list[str]:
     """What is wrong, each with what to do; and the sum of it."""
     lines: list[str] = []
-    groups = folded(examined)
-    for first, group in groups:
-        names = fold_hosts(finding.host for finding in group)
-        message = _nameless(first.message, first).replace("\0", first.host if len(group) == 1 else names)
-        details = [f"{finding.host} {finding.detail}" if len(group) > 1 else finding.detail for finding in group]
-        told = "; ".join(detail for detail in details[:DETAILS] if detail.strip() and group[0].detail)
-        more = f"; and {len(group) - DETAILS} more" if told and len(group) > DETAILS else ""
-        kind = f"note: {first.check}" if first.is_note else first.check
-        lines.append(visible(f"{names}: {kind}: {message}{f' ({told}{more})' if told else ''}"))
-        hint = _nameless(first.hint, first).replace("\0", names)
-        lines += [f"  hint: {visible(line)}" for line in hint.splitlines()]
+    for one, group in folded(examined):
+        kind = f"note: {group[0].check}" if group[0].is_note else group[0].check
+        details = _details(group)
+        told = f" ({details})" if details else ""
+        lines.append(visible(f"{fold_hosts(one.hosts)}: {kind}: {one.message}{told}"))
+        lines += [f"  hint: {visible(line)}" for line in (one.hint or "").splitlines()]
     bad = sum(is_wrong(one) for one in examined)
     hosts = counted(len(examined), "host")
     lines.append(f"{hosts}: {bad} with something wrong" if bad else f"{hosts}: nothing is wrong")
     return lines
+
+
+def _details(group: Sequence[Finding]) -> str:
+    """What differs from host to host."""
+    if len(group) == 1:
+        return group[0].detail
+    told = [f"{finding.host} {finding.detail}" for finding in group if finding.detail]
+    return "; ".join([*told[:DETAILS], *([f"and {len(told) - DETAILS} more"] if len(told) > DETAILS else [])])
 
 
 def is_wrong(one: Examined) -> bool:
@@ -114,14 +112,14 @@ def document(examined: Sequence[Examined]) -> dict[str, Any]:
         "hosts": [_host(one) for one in examined],
         "findings": [
             {
-                "check": first.check,
-                "message": first.message,
-                "hint": first.hint,
-                "is_note": first.is_note,
-                "hosts": [finding.host for finding in group],
+                "check": group[0].check,
+                "is_note": group[0].is_note,
+                "message": one.message,
+                "hint": one.hint,
+                "hosts": list(one.hosts),
                 "details": {finding.host: finding.detail for finding in group if finding.detail},
             }
-            for first, group in folded(examined)
+            for one, group in folded(examined)
         ],
     }
 

@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Iterable, Sequence
 
+from mnspawn.cli.folding import Told, fold
 from mnspawn.errors import HostsUnusable, MnspawnError, PlanRefused
 from mnspawn.events import (
     Event,
@@ -107,14 +108,13 @@ def _hint(hint: str | None) -> list[str]:
 
 
 def _grouped(problems: Iterable[tuple[str, str, str | None]]) -> list[str]:
-    hosts_of: dict[tuple[str, str | None], list[str]] = {}
-    for host, message, hint in problems:
-        hosts_of.setdefault((message, hint), []).append(host)
+    said = [(None, Told(host, message, hint)) for host, message, hint in problems]
     lines: list[str] = []
-    for (message, hint), hosts in hosts_of.items():
-        first, *more = message.splitlines() or [""]
+    for _, folded, _ in fold(said, fold_hosts):
+        first, *more = folded.message.splitlines() or [""]
+        hosts = folded.hosts
         named = f"{hosts[0]}: {first}" if len(hosts) == 1 else f"{len(hosts)} hosts: {first}: {fold_hosts(hosts)}"
-        lines += told("\n".join([named, *more]), hint if f"  hint: {hint}" not in lines else None)
+        lines += told("\n".join([named, *more]), folded.hint if f"  hint: {folded.hint}" not in lines else None)
     return lines
 
 

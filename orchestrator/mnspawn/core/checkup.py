@@ -4,7 +4,16 @@ import ipaddress
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..errors import AuthError, BootstrapError, HostError, HostKeyError, PythonMissing, PythonTooOld, Unreachable
+from ..errors import (
+    AuthError,
+    BootstrapError,
+    ConnectTimeout,
+    HostError,
+    HostKeyError,
+    PythonMissing,
+    PythonTooOld,
+    Unreachable,
+)
 from . import reachability, survey
 
 CLOCK_LIMIT = 1.0  # seconds; more, and files, logs and certificates of hosts contradict each other
@@ -65,7 +74,9 @@ def refusal(host: str, error: HostError) -> Finding:
         (Unreachable, "reach"),
     )
     check = next((name for kind, name in kinds if isinstance(error, kind)), "reach")
-    return Finding(host, check, error.message, error.hint or "see what `ssh -v` says of this host")
+    silent = "is it up, and does a firewall drop packets? --connect-timeout gives it longer"
+    otherwise = silent if isinstance(error, ConnectTimeout) else "see what `ssh -v` says of this host"
+    return Finding(host, check, error.message, error.hint or otherwise)
 
 
 def examine(view: survey.HostView, clock: Clock | None, *, is_shared: bool = False) -> list[Finding]:
@@ -184,7 +195,11 @@ def fault_found(fault: reachability.Fault, names: Sequence[str], address: str, p
         f"let TCP between hosts through the firewall, at {ports[0]} and above and at {ports[1]}-32767;"
         " or name a network that joins them: network or data_address in the inventory, or --network"
     )
-    if fault.unreached_by:
+    if fault.unreached_by and fault.not_reaching:
+        whom = [names[miss.prober] for miss in fault.unreached_by]
+        message = "it and other hosts do not reach each other"
+        detail = f"at {address}: {fault.unreached_by[0].problem}, from {_few(whom)}"
+    elif fault.unreached_by:
         whom = [names[miss.prober] for miss in fault.unreached_by]
         message = "other hosts do not reach it"
         detail = f"at {address}: {fault.unreached_by[0].problem}, from {_few(whom)}"

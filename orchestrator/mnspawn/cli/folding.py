@@ -1,0 +1,73 @@
+"""Messages of many hosts that say the same, as one: addresses and keys that differ are left out. Pure."""
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+NAME = "\0"  # stands for the host's own name
+LEFT_OUT = "..."
+_SPACES = re.compile(r"(\s+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What hosts say, or what is said of them."""
+
+    host: str
+    message: str
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """The same, said of several hosts."""
+
+    hosts: tuple[str, ...]
+    message: str
+    hint: str | None
+
+
+def fold(
+    said: Iterable[tuple[Hashable, Told]], names: Callable[[Sequence[str]], str]
+) -> list[tuple[Hashable, Folded, list[int]]]:
+    """Equal messages as one, in the order of the first of each: (its kind, the message, the positions of those in it).
+
+    Args:
+        said: (kind, message) pairs; those of different kinds are never one.
+        names: writes hosts as ranges.
+    """
+    groups: dict[tuple[Hashable, ...], list[tuple[int, Told]]] = {}
+    for position, (kind, told) in enumerate(said):
+        shape = _shape(told.message, told.host), told.hint and _shape(told.hint, told.host)
+        groups.setdefault((kind, *shape), []).append((position, told))
+    found = []
+    for key, group in groups.items():
+        alike = [told for _, told in group]
+        hosts = tuple(told.host for told in alike)
+        if len(alike) == 1:
+            one = Folded(hosts, alike[0].message, alike[0].hint)
+        else:
+            message = _merged([_nameless(told.message, told.host) for told in alike])
+            hint = None if alike[0].hint is None else _merged([_nameless(told.hint or "", told.host) for told in alike])
+            shown = names(hosts)
+            one = Folded(hosts, message.replace(NAME, shown), hint and hint.replace(NAME, shown))
+        found.append((key[0], one, [position for position, _ in group]))
+    return found
+
+
+def _nameless(text: str, host: str) -> str:
+    return re.sub(rf"(?<![\w.@-]){re.escape(host)}(?![\w-]|\.\w)", NAME, text) if host else text
+
+
+def _shape(text: str, host: str) -> tuple[str, ...]:
+    """The text without what is about this very host: words with a digit in them are addresses, ports, keys, places."""
+    words = _SPACES.split(_nameless(text, host))
+    return tuple(LEFT_OUT if any(sign.isdigit() for sign in word) else word for word in words)
+
+
+def _merged(texts: Sequence[str]) -> str:
+    """The words that all have; of the same shape they are."""
+    return "".join(
+        words[0] if len(set(words)) == 1 else LEFT_OUT
+        for words in zip(*(_SPACES.split(text) for text in texts), strict=True)
+    )
