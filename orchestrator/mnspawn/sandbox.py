@@ -147,9 +147,8 @@ def serve(settings: dict[str, Any]) -> None:
 
 
 async def _serve(root: Path, count: int) -> None:
-    import asyncssh
-
     from mnspawn.sandbox_host import SandboxHost
+    from mnspawn.transport.asyncssh_library import asyncssh
 
     client_key = asyncssh.generate_private_key("ssh-ed25519")
     (root / "id_ed25519").touch(mode=0o600)

@@ -6,8 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-import asyncssh
-
+from mnspawn.transport.asyncssh_library import asyncssh
 from mnspawn.transport.pipes import PipedProcess
 
 WINDOW = 2 << 20

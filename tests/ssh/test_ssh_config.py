@@ -8,7 +8,7 @@ import pytest
 
 from mnspawn.errors import UsageError
 from mnspawn.transport import SshOptions, Target
-from mnspawn.transport.route import Router, parse_destination
+from mnspawn.transport.route import Router, describe, parse_destination
 from mnspawn.transport.ssh_config import SshConfig
 
 CONFIG = """\
@@ -112,6 +112,17 @@ def test_each_value_has_its_origin(config: Path) -> None:
     assert hop.origins["hostname"] == f"{config}:{lines.index('    HostName real.example') + 1}"
     assert hop.identities[0] == Path("~/.ssh/real.example-given-key").expanduser()
     assert hop.env == (("A", "1"), ("B", "2"))
+
+
+def test_effective_values_are_shown_with_their_origins(config: Path) -> None:
+    shown = {
+        s.name: (s.value, s.origin) for s in describe(Router(SshOptions(config=config)).hop(Target("final", port=1)))
+    }
+    number = config.read_text().splitlines().index("    HostName final.example") + 1
+    assert shown["address"] == ("final.example", f"{config}:{number}")
+    assert shown["port"] == ("1", "inventory")
+    assert shown["jump"] == ("none", "default")
+    assert shown["host key check"][0] == "accept-new"
 
 
 def test_inventory_values_win_over_host_star(config: Path) -> None:

@@ -55,6 +55,8 @@ class LocalSshd:
         self.host_key = self.folder / "host_key"
         self.known_hosts = self.folder / "known_hosts"
         self.ssh_config = self.folder / "config"
+        self.home = self.folder / "home"
+        self.home.mkdir()
         self._extra = sshd_config
         self._log = self.folder / "log"
         self._server: subprocess.Popen[bytes] | None = None
@@ -76,7 +78,8 @@ class LocalSshd:
         config = self.folder / "sshd_config"
         config.write_text(
             f"{self._extra}\nPort {self.port}\nHostKey {self.host_key}\n"
-            f"AuthorizedKeysFile {self.identity}.pub\n{CONFIG}"
+            f"AuthorizedKeysFile {self.identity}.pub\n"
+            f"SetEnv HOME={self.home}\n{CONFIG}"  # the real one's .bashrc may do anything, and takes its time
         )
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)  # where sshd as root locks itself in; its package makes it

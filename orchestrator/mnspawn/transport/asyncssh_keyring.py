@@ -5,9 +5,8 @@ import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import asyncssh
-
 from mnspawn.transport import keys
+from mnspawn.transport.asyncssh_library import asyncssh
 from mnspawn.transport.keys import KeyFile
 from mnspawn.transport.refusals import Attempt, label, shown
 from mnspawn.transport.route import Hop

@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import signal
 
-import asyncssh
-
+from mnspawn.transport.asyncssh_library import asyncssh
 from mnspawn.transport.inbox import Inbox
 
 _STDERR = asyncssh.EXTENDED_DATA_STDERR

@@ -2,33 +2,18 @@
 
 import asyncio
 import contextlib
-import ctypes.util
 import socket
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from mnspawn import errors
 from mnspawn.transport import algorithms, refusals, route, sockets
+from mnspawn.transport.asyncssh_keyring import Keyring
+from mnspawn.transport.asyncssh_library import asyncssh, encryption, kex, mac, public_key
+from mnspawn.transport.asyncssh_process import Process
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.host_keys import HostKeys, public_line
 from mnspawn.transport.route import Hop
-
-
-def _no_library(name: str) -> None:
-    return None
-
-
-# asyncssh looks for liboqs while it is imported, which runs ldconfig, gcc and ld; ML-KEM it has from cryptography
-_find_library = ctypes.util.find_library
-ctypes.util.find_library = _no_library
-try:
-    import asyncssh
-    from asyncssh import encryption, kex, mac, public_key
-finally:
-    ctypes.util.find_library = _find_library
-
-from mnspawn.transport.asyncssh_keyring import Keyring  # noqa: E402 -- after asyncssh, see above
-from mnspawn.transport.asyncssh_process import Process  # noqa: E402
 
 WINDOW = 2 << 20  # measured: smaller and much larger are both slower
 
@@ -50,6 +35,7 @@ class _Client(asyncssh.SSHClient):
         self.conn = conn
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        self.has_key = True
         try:
             self._host_keys.check(self._hop, key.public_data)
         except errors.HostError as exc:
@@ -57,7 +43,7 @@ class _Client(asyncssh.SSHClient):
         return self.refusal is None
 
     def begin_auth(self, username: str) -> None:
-        self.is_authenticating = True
+        self.has_key = self.is_authenticating = True
         # skips the question which methods there are, a round trip: the answer to the first key has it too
         if self.conn is not None and hasattr(self.conn, "_auth_methods"):
             self.conn._auth_methods = [b"publickey"]
@@ -74,7 +60,21 @@ class _Client(asyncssh.SSHClient):
             return None
         name, pair = self._offers.pop(0)
         self.attempt.offered.append(name)
+        if not isinstance(pair, asyncssh.SSHAgentKeyPair):  # an agent may ask its user for each signature
+            self._sign_at_once(pair)
         return pair
+
+    def _sign_at_once(self, pair: asyncssh.SSHKeyPair) -> None:
+        """Prove that we have the key without asking first whether it would do: saves a round trip."""
+        handler: Any = getattr(self.conn, "_auth", None)
+        ask = getattr(handler, "send_request", None)
+        if ask is None:
+            return
+
+        async def prove(is_signed: bytes, *fields: bytes, **options: Any) -> None:
+            await ask(b"\1", *fields, key=pair, trivial=False)
+
+        handler.send_request = prove
 
     def password_auth_requested(self) -> None:
         self.attempt.methods.add("password")
@@ -249,7 +249,7 @@ class _Collector(_Client):
         self.attempt = refusals.Attempt()
         self.refusal = None
         self.key: bytes | None = None
-        self.is_authenticating = False
+        self.has_key = self.is_authenticating = False
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.key = key.public_data
@@ -291,7 +291,7 @@ def _untrusted(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostE
 
 def _no_common(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostError:
     hint = "see what the server has with `ssh -vv`, and allow it in ssh_config (KexAlgorithms, Ciphers, ...)"
-    return errors.NoCommonAlgorithm(f"no common algorithm: {_reason(exc)}", host=hop.name, hint=hint)
+    return errors.NoCommonAlgorithm(f"no common algorithm ({_reason(exc)})", host=hop.name, hint=hint)
 
 
 def _closed(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostError:
@@ -301,6 +301,8 @@ def _closed(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostErro
     elif conn is not None and conn.get_extra_info("server_version") is None:
         hint = "too many connections at once (MaxStartups), or a firewall? it was tried again"
         return errors.ConnectionClosed(f"{hop.place} hung up before it said anything", host=hop.name, hint=hint)
+    elif not client.has_key:  # it may have hung up before we could see for ourselves
+        return _no_common(exc, hop, client)
     else:
         where = "while it let us in" if client.is_authenticating else "during the key exchange"
         error = errors.ConnectionClosed(f"{hop.place} hung up {where} ({_reason(exc)})", host=hop.name)

@@ -39,7 +39,7 @@ class _Connection:
 
     def __init__(self, hop: Hop, client: SignallingTransport, pool: ThreadPoolExecutor) -> None:
         self._hop = hop
-        self._client = client
+        self.client = client
         self._pool = pool
         self._processes: list[Process] = []
 
@@ -51,7 +51,7 @@ class _Connection:
 
     def _start(self, command: str) -> paramiko.Channel:
         with translate(self._hop, None):
-            channel = self._client.open_session(window_size=WINDOW, max_packet_size=_PACKET)
+            channel = self.client.open_session(window_size=WINDOW, max_packet_size=_PACKET)
             for name, text in self._hop.env:
                 with contextlib.suppress(paramiko.SSHException):  # AcceptEnv does not have it: as ssh
                     channel.set_environment_variable(name, text)
@@ -59,7 +59,7 @@ class _Connection:
         return channel
 
     async def close(self) -> None:
-        self._client.close()
+        self.client.close()
         for process in self._processes:
             await process.close()
             process.join()
@@ -95,6 +95,8 @@ class ParamikoTransport:
             await connection.close()
         for jump in self._jumps.values():
             jump.close()
+        for client in [*self._jumps.values(), *(connection.client for connection in self._connections)]:
+            client.join(1.0)  # its thread looks at its socket ten times a second
         self._jumps.clear()
         self._dialler.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -282,12 +284,14 @@ def _closed(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.Ho
     reason = str(exc).strip().removesuffix(".") or type(exc).__name__
     if handshake is None:
         error = errors.ConnectionClosed(f"the connection is gone ({reason})", host=hop.name)
-    elif (not handshake.has_heard and "Error reading SSH protocol banner" in reason) or isinstance(exc, EOFError):
+    elif not handshake.has_heard and ("Error reading SSH protocol banner" in reason or isinstance(exc, EOFError)):
         hint = "too many connections at once (MaxStartups), or a firewall? it was tried again"
         return errors.ConnectionClosed(f"{hop.place} hung up before it said anything", host=hop.name, hint=hint)
     elif "Indecipherable protocol version" in reason or "Incompatible version" in reason:
         hint = "is this the port of sshd?"
         return errors.Unreachable(f"{hop.place} does not speak SSH as we do ({reason})", host=hop.name, hint=hint)
+    elif isinstance(exc, EOFError) and not handshake.is_authenticating:  # before we could see for ourselves
+        return _no_common(exc, hop, handshake)
     else:
         where = "while it let us in" if handshake.is_authenticating else "during the key exchange"
         error = errors.ConnectionClosed(f"{hop.place} hung up {where} ({reason})", host=hop.name)
@@ -298,7 +302,7 @@ def _closed(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.Ho
 
 def _no_common(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
     hint = "see what the server has with `ssh -vv`, and allow it in ssh_config (KexAlgorithms, Ciphers, ...)"
-    return errors.NoCommonAlgorithm(f"no common algorithm: {exc}", host=hop.name, hint=hint)
+    return errors.NoCommonAlgorithm(f"no common algorithm ({str(exc) or 'it hung up'})", host=hop.name, hint=hint)
 
 
 def _no_channel(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:

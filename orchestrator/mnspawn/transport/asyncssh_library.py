@@ -1,0 +1,25 @@
+"""Imports asyncssh cheaply; who needs it takes it from here.
+
+asyncssh looks for liboqs while it is imported, which runs ldconfig, gcc and ld (15 % of a time that is long already);
+ML-KEM it has from cryptography.
+"""
+
+import ctypes.util
+import logging
+
+
+def _no_library(name: str) -> None:
+    return None
+
+
+_find_library = ctypes.util.find_library
+ctypes.util.find_library = _no_library
+try:
+    import asyncssh
+    from asyncssh import encryption, kex, mac, public_key
+finally:
+    ctypes.util.find_library = _find_library
+
+logging.getLogger("asyncssh").addHandler(logging.NullHandler())  # what it has to say comes as exceptions too
+
+__all__ = ["asyncssh", "encryption", "kex", "mac", "public_key"]
