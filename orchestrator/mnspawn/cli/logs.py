@@ -92,11 +92,13 @@ def show_logs(
     if sight is None:
         return ExitStatus.OK
     print_errors(sight.errors)
-    if is_following and not sight.has_left:
+    if sight.has_left:
+        return ExitStatus.INTERRUPTED
+    if is_following:
         if sight.has_ended:
             render.print_summary(sight.report)
         return exit_status_of(sight)
-    return ExitStatus.HOST_UNUSABLE if sight.errors and not sight.has_left else ExitStatus.OK
+    return ExitStatus.HOST_UNUSABLE if sight.errors else ExitStatus.OK
 
 
 def has_times(settings: Settings) -> bool:

@@ -30,16 +30,16 @@ def status(settings: Settings, run: RunArgument, as_json: JsonOption = False) ->
     known = find_run(run, settings)
     sight = look(known, ViewOptions(streams=(), is_following=False))
     assert sight is not None
-    report, has_ended = sight.report, sight.has_ended
-    if sight.errors and not has_ended and (remembered := remembered_report(known.run)) is not None:
-        report, has_ended = remembered, True
+    report, has_ended, errors = sight.report, sight.has_ended, sight.errors
+    if errors and not has_ended and (remembered := remembered_report(known.run)) is not None:
+        report, has_ended, errors = remembered, True, {}  # nothing is left to ask
     tender = tender_of(known)
     if as_json:
         content = known_json(known) | {
-            "state": "ended" if has_ended else "running" if len(sight.errors) < len(known.hosts) else "unknown",
+            "state": "ended" if has_ended else "running" if len(errors) < len(known.hosts) else "unknown",
             "exit_status": report.exit_status if has_ended else None,
             "tender": registry().tender(known.run),
-            "unreachable": {name: error.message for name, error in sight.errors.items()},
+            "unreachable": {name: error.message for name, error in errors.items()},
             "report": report.describe(),
         }
         for host, ranks in zip(content["hosts"], known.ranks, strict=True):
@@ -47,10 +47,10 @@ def status(settings: Settings, run: RunArgument, as_json: JsonOption = False) ->
             host["state"] = states_of_host(own, has_ended)
         render.print_out(json.dumps(content, indent=2) + "\n")
     else:
-        problems = {name: error.message for name, error in sight.errors.items()}
+        problems = {name: error.message for name, error in errors.items()}
         render.print_out("".join(f"{line}\n" for line in status_lines(known, report, has_ended, problems, tender)))
-        print_errors(sight.errors)
-    return ExitStatus.HOST_UNUSABLE if sight.errors else ExitStatus.OK
+        print_errors(errors)
+    return ExitStatus.HOST_UNUSABLE if errors else ExitStatus.OK
 
 
 def remembered_report(run: str) -> RunReport | None:

@@ -18,6 +18,7 @@ from mnspawn.cli.runs import (
     say,
     takes_settings,
 )
+from mnspawn.cli.status import remembered_report
 from mnspawn.cli.words import counted
 from mnspawn.errors import ExitStatus
 from mnspawn.settings import Settings
@@ -42,8 +43,9 @@ def stop(
     known = find_run(run, settings)
     before = look(known, ViewOptions(streams=(), is_following=False))
     assert before is not None
-    if before.has_ended:
-        say(f"run {known.run} had ended before: exit status {before.report.exit_status}")
+    ended = before.report if before.has_ended else remembered_report(known.run) if before.errors else None
+    if ended is not None:
+        say(f"run {known.run} had ended before: exit status {ended.exit_status}")
         return ExitStatus.OK
     if len(before.errors) == len(known.hosts):
         print_errors(before.errors)

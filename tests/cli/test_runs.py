@@ -1,0 +1,245 @@
+"""Runs that outlive the command that started them: seen, followed, taken over and ended from anywhere."""
+
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import Cluster, wait_until
+
+PROGRAM = """
+import os, signal, sys
+rank = int(os.environ["RANK"])
+def fail(*_):
+    print("told to fail", flush=True)
+    sys.exit(5)
+signal.signal(signal.SIGUSR1, fail)
+signal.signal(signal.SIGUSR2, lambda *_: os.write(1, b"still here\\n"))
+for number in range(100):
+    print("line", number)
+print("same for all")
+os.write(2, b"\\xff\\x00 50%\\r100%\\n")
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+HOSTS = "h1,h2"
+
+
+@pytest.fixture
+def run(cluster: Cluster, tmp_path: Path) -> Iterator[str]:
+    """The id of a detached run of four ranks named deep; whatever is left of it is ended."""
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM)
+    words = ("--hosts", HOSTS, "--nproc-per-node", "2", "--name", "deep", "--detach", "--output", "none", str(script))
+    finished = cluster.mnspawn(*words).check()
+    assert re.fullmatch(r"[0-9a-f]{8}\n", finished.stdout)
+    yield finished.stdout.strip()
+    cluster.mnspawn("stop", "--kill", "deep")
+    wait_until(lambda: not keepers(finished.stdout.strip()), 10)
+
+
+def keepers(run: str) -> list[str]:
+    found = subprocess.run(["pgrep", "-f", f"mnspawn.engine.keeper .* {run}"], capture_output=True, text=True)
+    return found.stdout.split()
+
+
+def status(cluster: Cluster, *words: str) -> dict[str, Any]:
+    content = json.loads(cluster.mnspawn("status", "--json", *words).stdout)
+    assert isinstance(content, dict)
+    return content
+
+
+def elsewhere(cluster: Cluster, folder: Path) -> dict[str, str]:
+    """The environment of a controller that knows nothing but how to reach the hosts."""
+    (folder / "elsewhere").mkdir(exist_ok=True)
+    return {"XDG_STATE_HOME": str(folder / "elsewhere"), "MNSPAWN_SSH_CONFIG": str(cluster.ssh_config)}
+
+
+def test_a_failure_of_a_detached_run_stops_all_and_is_told_to_whoever_asks(cluster: Cluster, run: str) -> None:
+    assert len(keepers(run)) == 1
+    assert [host["state"] for host in status(cluster, run)["hosts"]] == ["running", "running"]
+    [row] = json.loads(cluster.mnspawn("ps", "--json").check().stdout)["runs"][:1]
+    assert (row["run"], row["name"], row["state"], row["hosts"]) == (run, "deep", "running", ["h1", "h2"])
+
+    said = cluster.mnspawn("signal", "--ranks", "3", "deep", "USR1").check()
+    assert said.stderr == f"mnspawn: SIGUSR1 sent to 1 rank of run {run}\n"
+    wait_until(lambda: status(cluster, run)["state"] == "ended", 20)
+    cluster.wait_idle(5)
+
+    wait_until(lambda: not keepers(run), 10)
+    report = json.loads(cluster.mnspawn("report", run[:5], "--json").check().stdout)["report"]
+    first = report["first_failure"]
+    assert (report["exit_status"], first["rank"], first["host"], first["code"]) == (5, 3, "h2", 5)
+    assert [rank["stopped"] for rank in report["ranks"]] == [True, True, True, False]
+    shown = cluster.mnspawn("report", "deep").check().stdout
+    assert "mnspawn: rank 3 failed: exit status 5 (host h2, local rank 1" in shown
+
+    attached = cluster.mnspawn("attach", "deep", "-n", "1")
+    assert attached.status == 5
+    assert "[h2:3] told to fail\n" in attached.stdout
+    assert "mnspawn: rank 3 failed: exit status 5" in attached.stderr
+
+
+def test_another_controller_needs_only_the_hosts(cluster: Cluster, run: str, tmp_path: Path) -> None:
+    env = elsewhere(cluster, tmp_path)
+    unknown = cluster.mnspawn("status", "deep", env=env)
+    assert unknown.status == 2
+    assert unknown.stderr.startswith("mnspawn: RUN: expected a run known here, found 'deep'\n  hint: mnspawn ps lists")
+    listed = cluster.mnspawn("ps", "--hosts", "h1,h2,h3", env=env).check().stdout.splitlines()
+    assert [line.split()[:3] for line in listed if run in line] == [[run, "deep", "running"]]
+    shown = cluster.mnspawn("logs", "deep", "-H", HOSTS, "-n", "1", "--stdout", env=env).check()
+    assert sorted(shown.stdout.splitlines()) == ["[h1:0] up", "[h1:1] up", "[h2:2] up", "[h2:3] up"]
+    stopped = cluster.mnspawn("stop", run[:6], "-H", HOSTS, env=env).check()
+    assert stopped.stderr.endswith(f"mnspawn: run {run} is stopped; nothing of it is left on 2 hosts\n")
+    cluster.wait_idle(1)
+    again = cluster.mnspawn("stop", run, "-H", HOSTS, env=env).check()
+    assert again.stderr == f"mnspawn: run {run} had ended before: exit status 143\n"
+
+
+def test_hosts_that_are_not_all_of_a_run_do_not_tell_of_it(cluster: Cluster, run: str, tmp_path: Path) -> None:
+    finished = cluster.mnspawn("status", run, "--hosts", "h1", env=elsewhere(cluster, tmp_path))
+    assert finished.status == 2
+    assert "expected a run that these hosts know all of" in finished.stderr
+
+
+def test_logs_show_what_was_asked_for(cluster: Cluster, run: str) -> None:
+    def logs(*words: str) -> list[str]:
+        return cluster.mnspawn("logs", "deep", *words).check().stdout.splitlines()
+
+    assert logs("--ranks", "2", "--output", "plain", "--stdout") == [
+        *(f"line {number}" for number in range(100)),
+        "same for all",
+        "up",
+    ]
+    assert logs("--stdout", "-n", "2", "--output", "fold") == ["[0-3] same for all", "[0-3] up"]
+    assert sorted({line.split()[0] for line in logs("--only-hosts", "h2")}) == ["[h2:2]", "[h2:3]"]
+    assert logs("--since", "1s", "--stdout") == []
+    stamped = logs("--timestamps", "--ranks", "0", "-n", "1", "--since", "1h")
+    assert re.fullmatch(r"\[h1:0\] 20[0-9-]{8}T[0-9:.]{12}Z up", stamped[0])
+    [line] = (json.loads(line) for line in logs("--output", "json", "--ranks", "1", "-n", "1", "--stdout"))
+    assert (line["host"], line["rank"], line["stream"], line["text"]) == ("h1", 1, "stdout", "up")
+
+
+def test_a_reader_that_leaves_ends_the_looking_and_not_the_run(cluster: Cluster, run: str) -> None:
+    with cluster.start_mnspawn("logs", "-f", "--stdout", "deep", stdout=subprocess.PIPE) as running:
+        assert running.popen.stdout is not None
+        assert running.popen.stdout.readline().startswith(b"[h")
+        running.popen.stdout.close()
+        finished = running.wait(10)
+    assert (finished.status, finished.stderr) == (0, "")
+    assert status(cluster, run)["state"] == "running"
+
+
+def test_a_reader_that_leaves_silence_is_noticed(cluster: Cluster, run: str) -> None:
+    words = ("tail", "deep", "-n", "0", "--output", "none")
+    with cluster.start_mnspawn(*words, stdout=subprocess.PIPE) as running:
+        assert running.popen.stdout is not None
+        running.popen.stdout.close()
+        assert running.wait(20).status == 0
+
+
+def test_a_full_disk_here_is_told_and_no_more(cluster: Cluster, run: str) -> None:
+    with open("/dev/full", "wb") as full, cluster.start_mnspawn("logs", "deep", stdout=full) as running:
+        finished = running.wait(20)
+    assert finished.status == 0
+    assert "standard output: No space left on device" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+def test_several_follow_at_once_and_ctrl_c_of_one_who_only_looks_ends_nothing(cluster: Cluster, run: str) -> None:
+    with cluster.start_mnspawn("tail", "deep") as one, cluster.start_mnspawn("logs", "-f", "deep") as other:
+        one.wait_for(lambda: one.stdout.count("] up") == 4)
+        other.wait_for(lambda: other.stdout.count("] up") == 4)
+        one.interrupt()
+        assert one.wait(10).status == 130
+        cluster.mnspawn("signal", "deep", "usr2", "--only-hosts", "h1").check()
+        other.wait_for(lambda: other.stdout.count("still here") == 2)
+        assert status(cluster, run)["state"] == "running"
+        cluster.mnspawn("stop", "deep").check()
+        assert other.wait(20).status == 143
+
+
+def test_ctrl_c_of_one_who_is_attached_stops_the_run(cluster: Cluster, run: str) -> None:
+    with cluster.start_mnspawn("attach", "deep") as attached:
+        attached.wait_for(lambda: attached.stdout.count("] up") == 4)
+        attached.interrupt()
+        assert attached.wait(20).status == 130
+    cluster.wait_idle(2)
+
+
+def test_ctrl_backslash_lets_go_again(cluster: Cluster, run: str) -> None:
+    with cluster.start_mnspawn("attach", "deep") as attached:
+        attached.wait_for(lambda: attached.stdout.count("] up") == 4)
+        attached.send_signal(signal.SIGQUIT)
+        finished = attached.wait(20)
+    assert finished.status == 0
+    assert f"mnspawn: run {run} goes on" in finished.stderr
+    assert status(cluster, run)["state"] == "running"
+    assert len(keepers(run)) == 1
+
+
+def test_a_terminal_can_be_made_to_let_go(cluster: Cluster, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM)
+    words = ("--hosts", HOSTS, "--nproc-per-node", "2", "--name", "held", str(script))
+    with cluster.start_mnspawn(*words) as running:
+        running.wait_for(lambda: running.stdout.count("] up") == 4)
+        said = cluster.mnspawn("detach", "held").check()
+        assert re.fullmatch(r"mnspawn: run [0-9a-f]{8} is detached\n", said.stderr)
+        assert running.wait(10).status == 0
+    assert status(cluster, "held")["state"] == "running"
+    again = cluster.mnspawn("detach", "held").check()
+    assert again.stderr.endswith("is detached already\n")
+    run = status(cluster, "held")["run"]
+    cluster.mnspawn("stop", "held").check()
+    wait_until(lambda: not keepers(run), 10)
+
+
+def test_local_copies_are_byte_exact(cluster: Cluster, run: str, tmp_path: Path) -> None:
+    cluster.mnspawn("logs", "deep", "--log-dir", str(tmp_path / "copies"), "--output", "none").check()
+    folder = tmp_path / "copies" / run
+    lines = "".join(f"line {number}\n" for number in range(100)) + "same for all\nup\n"
+    for rank in range(4):
+        assert (folder / f"rank-{rank:04d}.out").read_bytes() == lines.encode()
+        assert (folder / f"rank-{rank:04d}.err").read_bytes() == b"\xff\x00 50%\r100%\n"
+
+
+def test_clean_shows_first_and_then_removes_what_is_over(cluster: Cluster, run: str) -> None:
+    def cleaned(*words: str) -> list[dict[str, Any]]:
+        finished = cluster.mnspawn("clean", "--json", "--older-than", "0", *words).check()
+        return [action for action in json.loads(finished.stdout)["actions"] if action["run"] == run]
+
+    assert cleaned("h1", "h2") == []  # it runs
+    cluster.mnspawn("stop", "deep").check()
+    wait_until(lambda: not keepers(run), 10)
+    assert [action["host"] for action in cleaned("--dry-run", HOSTS)] == ["h1", "h2"]
+    assert [action["host"] for action in cleaned()] == ["h1", "h2"]  # of all hosts known here
+    assert cleaned() == []
+    gone = cluster.mnspawn("logs", "deep")
+    assert gone.status == 3
+    assert gone.stderr == f"mnspawn: 2 hosts: knows nothing of run {run}: h[1-2]\n"
+    assert cluster.mnspawn("report", "deep").check().stdout.startswith(f"run {run} (deep): exit status 143 after ")
+
+
+def test_a_sandbox_can_not_be_detached(cluster: Cluster, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM)
+    finished = cluster.mnspawn("--sandbox", "1", "--detach", str(script))
+    assert finished.status == 2
+    assert finished.stderr.startswith("mnspawn: --detach: expected hosts that outlive this command, found a sandbox")
+
+
+@pytest.mark.parametrize("command", ["status", "logs", "tail", "attach", "stop", "report", "detach"])
+def test_commands_about_a_run_want_one_that_is_known(cluster: Cluster, command: str) -> None:
+    missing = cluster.mnspawn(command)
+    assert missing.status == 2
+    assert "missing argument 'RUN'" in missing.stderr
+    unknown = cluster.mnspawn(command, "nothing", "-v")
+    assert (unknown.status, unknown.stdout) == (2, "")
+    assert unknown.stderr.startswith("mnspawn: RUN: expected a run known here, found 'nothing'\n")

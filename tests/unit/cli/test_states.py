@@ -1,0 +1,134 @@
+"""How runs stand, in words: status, report, ps."""
+
+import json
+
+import pytest
+
+from mnspawn.api import KnownRun
+from mnspawn.cli import ps
+from mnspawn.cli.logs import ranks_of
+from mnspawn.cli.signal import signal_of
+from mnspawn.cli.states import began, columns, report_lines, status_lines
+from mnspawn.errors import UsageError
+from mnspawn.report import HostOutcome, RankOutcome, RunReport
+from mnspawn_inventory import Host, InventoryError
+
+KNOWN = KnownRun(
+    "1a2b3c4d",
+    (Host(name="a"), Host(name="b")),
+    (2, 2),
+    name="deep",
+    program={"target": "train.py", "args": ["--lr", "0.1"]},
+)
+
+
+def rank(number: int, code: int | None, *, stopped: bool = False, pid: int | None = 7) -> RankOutcome:
+    host = "ab"[number // 2]
+    seconds = None if code is None else 2.0
+    return RankOutcome(number, number % 2, host, pid, code, seconds, stopped, False, seconds, ())
+
+
+def report(*ranks: RankOutcome, status: int = 0, lost: str | None = None) -> RunReport:
+    first = next((one for one in ranks if one.has_failed), None)
+    hosts = (HostOutcome("a", None, True), HostOutcome("b", lost, lost is None))
+    return RunReport("1a2b3c4d", status, "a reason", 60.0, first, ranks, hosts)
+
+
+def test_a_run_on_its_way() -> None:
+    now = report(rank(0, None), rank(1, 0), rank(2, None), rank(3, None, pid=None))
+    assert status_lines(KNOWN, now, False, {}, "looked after by process 7 here") == [
+        "run 1a2b3c4d (deep): began -; looked after by process 7 here",
+        "  4 ranks on 2 hosts: train.py --lr 0.1",
+        "",
+        "HOST  RANKS  STATE",
+        "a     0-1    1 running, 1 exit status 0",
+        "b     2-3    1 running, 1 not started",
+    ]
+
+
+def test_a_failure_is_told_before_the_run_has_ended() -> None:
+    now = report(rank(0, None), rank(1, -9), rank(2, None), rank(3, None))
+    lines = status_lines(KNOWN, now, False, {}, "")
+    assert lines[-2:] == ["", "rank 1 failed: signal 9 (SIGKILL, possibly out of memory) (host a)"]
+
+
+def test_hosts_that_do_not_answer_and_hosts_that_are_lost() -> None:
+    now = report(*(rank(number, None) for number in range(4)), lost="no link for 20 s")
+    lines = status_lines(KNOWN, now, False, {"a": "connection refused"}, "")
+    assert lines[-2:] == ["a     0-1    connection refused", "b     2-3    lost: no link for 20 s"]
+
+
+def test_a_run_that_has_ended_says_why() -> None:
+    end = report(rank(0, 5), rank(1, -15, stopped=True), rank(2, -15, stopped=True), rank(3, 0), status=5)
+    lines = status_lines(KNOWN, end, True, {}, "")
+    assert lines[0] == "run 1a2b3c4d (deep): ended after 1 min 00 s, exit status 5"
+    assert lines[4:6] == [
+        "a     0-1    1 exit status 5, 1 stopped (signal 15 (SIGTERM))",
+        "b     2-3    1 stopped (signal 15 (SIGTERM)), 1 exit status 0",
+    ]
+    assert "mnspawn: rank 0 failed: exit status 5 (host a, local rank 0, pid 7, ran 2.0 s)" in lines
+
+
+def test_a_report_has_every_rank_and_every_host() -> None:
+    lines = report_lines(KNOWN, report(rank(0, 0), rank(1, 0), rank(2, 0), rank(3, 0)))
+    assert lines[0] == "run 1a2b3c4d (deep): exit status 0 after 1 min 00 s: a reason"
+    assert lines[5] == "0     a     7    2.0 s  2.0 s     exit status 0"
+    assert lines[-2:] == ["a     nothing left", "b     nothing left"]
+
+
+def test_a_report_comes_back_from_json_as_it_was() -> None:
+    end = report(rank(0, 5), rank(1, -15, stopped=True), status=5, lost="gone")
+    assert RunReport.read(json.loads(json.dumps(end.describe()))) == end
+
+
+def test_columns_show_nothing_that_a_terminal_obeys() -> None:
+    assert columns([("A", "B"), ("x\x1b[2J", "y")]) == "A         B\nx\\x1b[2J  y\n"
+    assert columns([]) == ""
+
+
+def pod(run: str, node_rank: int, *, is_alive: bool, is_here: bool = True, at: float = 1.0) -> dict[str, object]:
+    plan = {"world": [2, 2], "began": at, "name": None, "program": {"target": "x.py", "args": []}}
+    return {"run": run, "node_rank": node_rank, "plan": plan, "is_here": is_here, "is_alive": is_alive}
+
+
+def test_pods_of_hosts_make_runs() -> None:
+    pods = [
+        ("b", pod("one", 1, is_alive=False)),
+        ("a", pod("one", 0, is_alive=True)),
+        ("a", pod("two", 0, is_alive=False, at=2.0)),
+        ("a", pod("seen twice", 0, is_alive=True, is_here=False)),
+    ]
+    rows = ps.rows_of(pods)
+    assert [(row.run, row.state, row.hosts, row.ranks) for row in rows] == [
+        ("two", "ended", ("a",), 4),
+        ("one", "running", ("a", "b"), 4),
+    ]
+    assert ps.table(rows).splitlines()[2].split() == ["one", "-", "running", *began(1.0).split(), "4", "a,b", "x.py"]
+
+
+def test_ranks_are_chosen_by_number_and_by_host() -> None:
+    assert ranks_of(KNOWN, None, None) is None
+    assert ranks_of(KNOWN, (range(4),), None) is None
+    assert ranks_of(KNOWN, (range(1, 3), range(3, 9)), None) == (1, 2, 3)
+    assert ranks_of(KNOWN, None, "b") == (2, 3)
+    assert ranks_of(KNOWN, (range(1, 3),), "a") == (1,)
+
+
+def test_ranks_that_there_are_none_of() -> None:
+    with pytest.raises(UsageError, match=r"^--ranks: expected ranks up to 3, found none of them$"):
+        ranks_of(KNOWN, (range(4, 9),), None)
+    with pytest.raises(UsageError, match=r"^--only-hosts: expected hosts with some of the wanted ranks"):
+        ranks_of(KNOWN, (range(1),), "b")
+    with pytest.raises(InventoryError, match=r"--only-hosts"):
+        ranks_of(KNOWN, None, "c")
+
+
+@pytest.mark.parametrize("word", ["USR1", "sigusr1", "SIGUSR1", "10", " usr1 "])
+def test_signals_by_name_and_number(word: str) -> None:
+    assert signal_of(word).name == "SIGUSR1"
+
+
+@pytest.mark.parametrize("word", ["", "USR3", "0", "99", "SEGV", "-9"])
+def test_signals_that_are_not_passed_on(word: str) -> None:
+    with pytest.raises(UsageError, match=r"^SIGNAL: expected one of USR1, USR2, .*, found "):
+        signal_of(word)
