@@ -22,6 +22,12 @@ _SECRET_VALUE = re.compile(r"://[^/\s]*:[^/\s]+@")  # a password inside a URL
 MASK = "***"
 
 
+class Forwarded(str):
+    """A variable's value taken from the controller's own environment: where a host has its own, that one wins."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """What a trainer runs: a script file, a Python module, any command, or a function that is called `target`.
@@ -39,7 +45,8 @@ class LaunchSpec:
     """What holds for the whole run.
 
     Attributes:
-        env: given variables (-x), values resolved; they win over the host's and the inventory's.
+        env: given variables (-x), values resolved; they win over the host's and the inventory's, but for Forwarded
+            values, which lose against the inventory's.
         keep_proxy: leave http_proxy and https_proxy of the hosts' environments in place.
         attempt, max_restarts: restarts of the whole run so far, and how many there may be.
     """
@@ -193,8 +200,9 @@ def _plan_pod(
     for share in shares:
         defaults |= share.defaults
     env = {name: value for name, value in defaults.items() if name not in ground.environ}
+    env |= {name: value for name, value in given.items() if isinstance(value, Forwarded)}
     env |= _checked(ground.host_env, f"{pod.host}: inventory variable")
-    env |= given
+    env |= {name: value for name, value in given.items() if not isinstance(value, Forwarded)}
     for share in shares:
         env |= _checked(share.env.items(), f"{pod.host}: contract")
     argv = _argv(spec.program, ground)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mnspawn.contract import DEFAULT, choose
 from mnspawn.errors import UsageError
+from mnspawn.plan import Forwarded
 
 MOST_TRAINERS = 4096  # on one host: an agent takes no more (messages.MAX_RANKS), and more is a typing error
 
@@ -233,6 +234,7 @@ def variables(found: object, context: Context) -> tuple[tuple[str, str], ...]:
         elif isinstance(item, str):
             name, equals, value = item.partition("=")
             name, value = _variable(name, value if equals else context.environ.get(name))
+            value = value if equals else Forwarded(value)
         else:
             raise _bad("NAME=VALUE or NAME", item)
         given[name] = value

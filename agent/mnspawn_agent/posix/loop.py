@@ -95,7 +95,7 @@ class Agent:
         supervisor = self._supervisor
         if supervisor is not None:
             deadlines.append(supervisor.pod.deadline)
-            if supervisor.spools.has_more and now < self._inotify_at:
+            if now < self._inotify_at and not self._watches_files(supervisor):
                 deadlines.append(self._inotify_at)
             if self._wire.is_open:
                 if supervisor.spools.has_more and self._channel.output_allowance and self._wire.has_room:
@@ -130,7 +130,8 @@ class Agent:
 
     def _watches_files(self, supervisor: Supervisor) -> bool:
         """Files are looked at when there is nothing else to read; while output waits for credit, only now and then."""
-        return not supervisor.spools.has_more or self._now() >= self._inotify_at
+        is_reading = not supervisor.spools.has_more and not supervisor.spools.muted
+        return is_reading or self._now() >= self._inotify_at
 
     def _forget(self, fd: int) -> None:
         """Before a descriptor is closed: its number may come back as another one's."""
@@ -298,6 +299,8 @@ class Agent:
             supervisor.stop(message["grace"])
         elif kind == messages.SIGNAL and supervisor is not None:
             supervisor.pass_signal(message["signal"], message["ranks"])
+        elif kind == messages.SKIP and supervisor is not None:
+            supervisor.mute(message["streams"])
         elif kind == messages.DETACH:
             self._lifeline.orphan_grace = None
         elif kind == messages.FINISH:

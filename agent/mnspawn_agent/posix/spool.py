@@ -3,7 +3,7 @@
 import os
 import time
 from collections import deque
-from typing import Deque, Dict, List, Optional, Tuple
+from typing import Deque, Dict, FrozenSet, List, Optional, Tuple
 
 from . import libc
 from .marks import MarkWriter
@@ -89,6 +89,7 @@ class Spools:
         self._all: Dict[Tuple[int, int], Spool] = {}
         self._dirty: Deque[Spool] = deque()
         self._watches: Dict[int, Spool] = {}
+        self.muted: FrozenSet[int] = frozenset()  # streams that nobody reads
         self.inotify: Optional[int] = None
         try:
             self.inotify = libc.inotify_open()
@@ -148,6 +149,8 @@ class Spools:
         """(spool, offset, bytes) of the next stream in turn, None when all are read for now."""
         while self._dirty:
             spool = self._dirty.popleft()
+            if spool.stream in self.muted:
+                continue
             chunk = spool.read(count)
             if chunk:
                 self._dirty.append(spool)  # to the back: ranks take turns
@@ -162,6 +165,17 @@ class Spools:
 
     def sizes(self) -> List[List[int]]:
         return [[spool.rank, spool.stream, spool.size] for spool in self._all.values()]
+
+    def leave(self, rank: Optional[int] = None) -> List[Tuple[Spool, int, int]]:
+        """Count what is in muted streams as dealt with; gives (spool, offset, count) of what stays in its file."""
+        left = []
+        for spool in self._all.values():
+            if spool.stream in self.muted and rank in (None, spool.rank):
+                count = spool.size - spool.offset
+                if count > 0:
+                    left.append((spool, spool.offset, count))
+                    spool.offset += count
+        return left
 
     def rewind_all(self, offsets: Dict[Tuple[int, int], int]) -> List[Tuple[Spool, int, int]]:
         """Take every stream back to what the controller has; gives (spool, offset, count) of bytes that are gone."""

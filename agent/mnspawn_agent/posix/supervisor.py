@@ -20,9 +20,10 @@ from .spool import Spool, Spools, tail_of
 Send = Callable[[Dict[str, Any]], None]
 
 PASSED_ON = ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGINT", "SIGTERM", "SIGCONT", "SIGSTOP", "SIGKILL", "SIGQUIT")
+STDOUT = 1
 STDERR = 2
 RESULT = 3
-STREAMS = ((1, "out"), (STDERR, "err"), (RESULT, "result"))
+STREAMS = ((STDOUT, "out"), (STDERR, "err"), (RESULT, "result"))
 RESULT_VARIABLE = "MNSPAWN_RESULT_FILE"  # where a shipped function's trainer appends what it returns
 
 
@@ -299,8 +300,20 @@ class Supervisor:
             sizes=sizes,
             tail=tail,
         )
+        self._leave_output(rank)
+
+    def mute(self, streams: List[int]) -> None:
+        """Nobody reads these streams any more; what they hold stays in its files."""
+        self.spools.muted = self.spools.muted | frozenset(streams)
+        if self.pod.state is PodState.DONE:
+            self._leave_output(None)
+
+    def _leave_output(self, rank: Optional[int]) -> None:
+        for spool, offset, count in self.spools.leave(rank):
+            self._send(messages.make(messages.LEFT, rank=spool.rank, stream=spool.stream, offset=offset, count=count))
 
     def _tell_done(self, finished: Finished) -> None:
+        self._leave_output(None)
         self.spools.mark_all()
         self._write_status("done", leftovers=finished.leftovers)
         self.say(messages.DONE, leftovers=finished.leftovers, swept=finished.swept, sizes=self.spools.sizes())

@@ -16,6 +16,7 @@ STARTED = "started"  # a trainer runs
 NOT_STARTED = "not_started"  # a trainer could not be started
 EXITED = "exited"  # a trainer ended; its streams have these sizes
 DONE = "done"  # nothing of the pod is left, or these pids would not go
+LEFT = "left"  # bytes of a stream that stay in their file, as SKIP asked
 LOST_OUTPUT = "lost_output"  # bytes of a stream that nobody can have any more
 STOPPING = "stopping"  # somebody on the host asked for the end: `mnspawn stop`, or a signal to the agent
 FROM = "from"  # a watcher's word: this stream begins here
@@ -27,6 +28,7 @@ PREPARE = "prepare"
 START = "start"
 STOP = "stop"  # TERM, grace, KILL; grace 0 kills
 SIGNAL = "signal"  # pass a signal to trainers
+SKIP = "skip"  # nobody reads these streams any more: leave them in their files
 DETACH = "detach"  # go on without a controller, for as long as it takes
 WATCH = "watch"  # to a watcher: which streams from where
 FINISH = "finish"  # all is known: the agent may go
@@ -177,6 +179,7 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
     FROM: {"rank": _is_count, "stream": _is_count, "offset": _is_count},
     CAUGHT_UP: {},
     GONE: {"reason": _is_str, "leftovers": _list_of(_is_count)},
+    LEFT: {"rank": _is_count, "stream": _is_count, "offset": _is_count, "count": _is_count},
     NOTICE: {"text": _is_str},
     PREPARE: {
         "run": is_token,
@@ -208,6 +211,7 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
     },
     STOP: {"grace": _is_seconds},
     SIGNAL: {"signal": _is_str, "ranks": _or_none(_list_of(_is_count))},
+    SKIP: {"streams": _list_of(_is_count)},
     DETACH: {},
     WATCH: {
         "streams": _list_of(_is_count),

@@ -161,8 +161,7 @@ def _own_name(view: survey.HostView) -> Iterator[Finding]:
     elif own["addresses"] and all(_is_loopback(address) for address in own["addresses"]):
         message = "its own name resolves to loopback: programs that announce their host by it are not found by others"
         hint = "name the host's real address in /etc/hosts there, in place of 127.0.1.1"
-        detail = f"{own['name']} is {', '.join(own['addresses'])}"
-        yield Finding(view.name, "name", message, hint, detail, is_note=True)
+        yield Finding(view.name, "name", message, hint, ", ".join(own["addresses"]), is_note=True)
 
 
 def _devices(view: survey.HostView) -> Iterator[Finding]:

@@ -69,6 +69,16 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """Bytes that nobody wanted; they stay on the host."""
+
+    rank: int
+    stream: int
+    offset: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Exited:
     rank: int
     pid: int
@@ -135,7 +145,7 @@ class LinkLost:
 
 
 SessionEvent = (
-    Hello | Need | Prepared | Refused | Started | NotStarted | Output | Gap | Exited | Drained | Done | Complete
+    Hello | Need | Prepared | Refused | Started | NotStarted | Output | Gap | Left | Exited | Drained | Done | Complete
     | StopAsked | CaughtUp | AgentGone | Remark | LinkLost
 )  # fmt: skip
 
@@ -277,6 +287,8 @@ class HostSession:
                 self._events.append(NotStarted(rank, self.to_local(at, now), error))
             case {"type": messages.EXITED}:
                 self._take_exit(message, now)
+            case {"type": messages.LEFT, "rank": rank, "stream": stream, "offset": offset, "count": count}:
+                self._leave(rank, stream, offset + count)
             case {"type": messages.LOST_OUTPUT, "rank": rank, "stream": stream, "offset": offset, "count": count}:
                 self._skip(rank, stream, offset + count)
             case {"type": messages.DONE, "leftovers": leftovers, "swept": swept, "sizes": sizes}:
@@ -323,6 +335,14 @@ class HostSession:
         if chunk:
             self._next[rank, stream] = offset + len(chunk)
             self._events.append(Output(rank, stream, offset, chunk, time))
+            self._look_for_drain(rank)
+            self._look_for_end()
+
+    def _leave(self, rank: int, stream: int, offset: int) -> None:
+        expected = self._next.get((rank, stream), 0)
+        if offset > expected:
+            self._events.append(Left(rank, stream, expected, offset - expected))
+            self._next[rank, stream] = offset
             self._look_for_drain(rank)
             self._look_for_end()
 

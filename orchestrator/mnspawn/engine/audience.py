@@ -10,6 +10,7 @@ from ..core import session as said
 from .request import Listener
 
 HIGH_WATER = 4 << 20  # bytes that listeners may hold before agents get no new credit
+OUTPUT_STREAMS = frozenset((seen.Stream.STDOUT, seen.Stream.STDERR))
 
 
 class Payer(Protocol):
@@ -35,6 +36,12 @@ class Audience:
         self._loop = asyncio.get_running_loop()
         for listener in listeners:
             listener.bind(self._wake)
+
+    @property
+    def unwanted(self) -> frozenset[seen.Stream]:
+        """Streams that no listener takes: `Listener.wanted_streams`, where a listener has it; else it takes all."""
+        wanted = [getattr(listener, "wanted_streams", OUTPUT_STREAMS) for listener in self._listeners]
+        return OUTPUT_STREAMS.difference(*wanted)
 
     def tell(self, event: seen.Event) -> None:
         for listener in self._listeners:

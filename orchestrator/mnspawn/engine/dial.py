@@ -28,8 +28,9 @@ async def dial(
     async def one(index: int) -> None:
         transport, target = transports[index], targets[index]
         try:
-            server = servers[transport.endpoint(target)]
             async with window:
+                # in a thread: a Match exec of ssh_config may take its time
+                server = servers[await asyncio.to_thread(transport.endpoint, target)]
                 connection = await _persist(transport, target, server, connect_timeout)
         except Exception as exc:  # noqa: BLE001 -- HostErrors are answers; anything else is raised where we are awaited
             answers.put_nowait((index, exc))

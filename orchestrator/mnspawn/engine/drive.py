@@ -20,7 +20,7 @@ from ..plan import LaunchPlan
 from ..report import RunReport
 from ..transport.base import Connection
 from . import interrupts, prepare
-from .audience import Audience
+from .audience import OUTPUT_STREAMS, Audience
 from .control import Control
 from .link import HostLink
 from .record import Record
@@ -30,6 +30,7 @@ from .sites import Reached, reach
 log = logging.getLogger(__name__)
 
 DETACH_LIMIT, DETACH_LOOK = 10.0, 0.02  # seconds for agents to acknowledge, and between two looks
+STARTED = (policy.RunState.STARTING, policy.RunState.RUNNING, policy.RunState.STOPPING)
 LINGER = 3.0  # seconds for agents to go when all is known
 SIGNAL_STATUS = {
     signal.SIGINT: ExitStatus.INTERRUPTED,
@@ -70,6 +71,7 @@ class Drive:
         self._finished = asyncio.Event()
         self._has_left = False
         self._is_detached = False
+        self._skipped: frozenset[seen.Stream] = frozenset()
 
     async def execute(self) -> RunReport | LaunchPlan | Detached:
         """Do it all; raises as `api.run` says."""
@@ -251,6 +253,8 @@ class Drive:
             self._take(link, event)
             self._audience.pass_on(link.name, event, partial(self._local_rank, link), link)
         link.push_blobs()
+        if self._machine.state in STARTED:
+            self._skip_output(self._audience.unwanted)
         self._act()
 
     def _take(self, link: HostLink, event: said.SessionEvent) -> None:
@@ -334,6 +338,10 @@ class Drive:
                 self._start_all()
             case policy.StopAll(grace, reason):
                 self._audience.tell(seen.RunStopping(time.time(), reason, grace <= 0))
+                if grace <= 0:
+                    self._skip_output(
+                        OUTPUT_STREAMS
+                    )  # who kills does not wait for gigabytes that are still on the hosts
                 for link in self._links:
                     if not link.is_settled:
                         link.send(messages.STOP, grace=grace)
@@ -342,6 +350,13 @@ class Drive:
             case policy.Leave():
                 self._has_left = True
                 self._finished.set()
+
+    def _skip_output(self, streams: frozenset[seen.Stream]) -> None:
+        """Leave streams on the hosts from now on."""
+        if not streams <= self._skipped:
+            self._skipped |= streams
+            for link in self._links:
+                link.send(messages.SKIP, streams=sorted(stream.value for stream in streams))
 
     def _start_all(self) -> None:
         assert self._preparation is not None

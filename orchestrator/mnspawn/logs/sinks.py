@@ -103,6 +103,16 @@ class ConsoleSink:
         out = 0 if self._out is self._err else self._out.writer.backlog
         return out + self._err.writer.backlog + self._painter.held
 
+    @property
+    def wanted_streams(self) -> frozenset[Stream]:
+        """Streams that somebody may still read here."""
+        if self._mode is OutputMode.NONE:
+            return frozenset()
+        places = {
+            stream: self._place(Stream.STDOUT if self._mode is OutputMode.JSON else stream) for stream in self._fds
+        }
+        return frozenset(stream for stream, (fd, surface) in places.items() if not surface.writer.is_broken(fd))
+
     def bind(self, wake: Callable[[], None]) -> None:
         """`wake` is called from a writing thread when the backlog falls."""
         for surface in self._surfaces.values():
