@@ -153,6 +153,12 @@ class Handshake:
         said = _last_words(bytes(self._seen) or b"") or _last_words(diagnostics)
         how = f"status {status}" if status is not None else "no status"
         said = f": {said}" if said else ""
+        if self.python is not None:
+            return PythonMissing(
+                f"{self.python} did not run our Python code ({how}){said}",
+                host=self.host,
+                hint=f"check that `ssh HOST {self.python} --version` works for this account",
+            )
         return ShellRefused(
             f"the login shell ran no command ({how}){said}",
             host=self.host,
