@@ -23,6 +23,16 @@ BACKLOG = 4 << 20  # bytes that nobody has read yet; beyond, hosts have to wait
 RULE = "-" * 15  # as clush and dshbak have it
 NO_COMMAND = "expected -- and a command behind the hosts"
 
+HELP = """Run the same command once on every host.
+
+Its words reach it as they are; for pipes and the like: mnspawn exec h1,h2 -- sh -c 'ls | wc -l'
+
+What many hosts say the same is shown once. Ctrl-C ends the command on all hosts, twice leaves it to itself.
+
+The exit status is the worst one: the largest, where a host that could not be reached counts as 3, one whose \
+connection was lost as 5, one that took longer than --timeout as 124.
+"""
+
 
 class ExecCommand(TyperCommand):
     """Takes what stands behind the first `--` for the command, whatever it looks like."""
@@ -51,12 +61,7 @@ def execute(
         float | None, typer.Option("--timeout", metavar="SECONDS", help="For the command on each host.")
     ] = None,
 ) -> int:
-    """Run the same command once on every host, without a shell's second look at its words.
-
-    Output that is the same on many hosts is shown once. The exit status is the worst one: the largest, where a host
-    that could not be reached counts as 3, one whose connection was lost as 5, and one that took too long as 124. For
-    pipes and the like: mnspawn exec h1,h2 -- sh -c 'ls | wc -l'
-    """
+    """Run the same command once on every host."""
     words = context.meta["mnspawn.command"]
     if words is None:
         raise UsageError(NO_COMMAND, hint="mnspawn exec h1,h2 -- uptime")
@@ -73,6 +78,7 @@ async def _perform(place: fleet.Place, command: str, stream: bool, sequential: b
     shows_each = sequential and not stream
 
     async def show(outcome: Outcome) -> None:
+        output.end_lines(outcome.index)
         if shows_each:
             output.show_folded([outcome])
 
@@ -142,11 +148,14 @@ class _Output:
                 head = f"{RULE}\n{fold_hosts(names)}{count}\n{RULE}\n".encode("utf-8", "replace")
                 self._writer.put(number, head + said + (b"" if said.endswith(b"\n") else b"\n"))
 
+    def end_lines(self, index: int) -> None:
+        """The host says nothing more: show what it never ended."""
+        for number in (1, 2):
+            if (lines := self._lines.pop((index, number), None)) is not None and (tail := lines.flush()):
+                self._show(index, number, tail + b"\n")
+
     async def aclose(self) -> None:
         """Return when everything is written."""
-        for (index, number), lines in self._lines.items():
-            if tail := lines.flush():
-                self._show(index, number, tail + b"\n")
         await wait_written(self._writer)
 
 
@@ -189,4 +198,4 @@ def _problem(outcome: Outcome, timeout: float | None) -> str | None:
 
 
 app = typer.Typer(name="exec", add_completion=False)
-app.command("exec", cls=ExecCommand)(reaching(execute))
+app.command("exec", cls=ExecCommand, help=HELP)(reaching(execute))

@@ -21,7 +21,7 @@ from mnspawn.cli.reaching import (
     ssh_options,
 )
 from mnspawn.cli.render import print_error, print_out
-from mnspawn.cli.words import counted, visible
+from mnspawn.cli.words import counted, fold_hosts, visible
 from mnspawn.core.checkup import CHECKS
 from mnspawn.errors import ExitStatus, HostError, HostsUnusable, UsageError
 from mnspawn.settings import Settings
@@ -179,7 +179,8 @@ def _ask(shown: "Sequence[Known]") -> None:
     """
     count = sum(len(one.new) + len(one.changed) for one in shown)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        hint = "compare the fingerprints with what the hosts' owners say, then: mnspawn hosts trust --yes"
+        names = fold_hosts(one.host for one in shown)
+        hint = f"compare the fingerprints with what the hosts' owners say, then: mnspawn hosts trust --yes {names}"
         raise UsageError("expected a terminal to ask at, found none: nothing was written", hint=hint)
     paths = ", ".join(dict.fromkeys(one.path for one in shown))
     sys.stderr.write(f"Write {counted(count, 'key')} of {counted(len(shown), 'host')} to {visible(paths)}? [y/N] ")

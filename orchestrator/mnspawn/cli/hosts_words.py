@@ -94,7 +94,7 @@ def finding_lines(examined: Sequence[Examined]) -> list[str]:
 
 def _details(group: Sequence[Finding]) -> str:
     """What differs from host to host."""
-    if len(group) == 1:
+    if len({finding.detail for finding in group}) == 1:
         return group[0].detail
     told = [f"{finding.host} {finding.detail}" for finding in group if finding.detail]
     return "; ".join([*told[:DETAILS], *([f"and {len(told) - DETAILS} more"] if len(told) > DETAILS else [])])

@@ -25,7 +25,7 @@ SHARED = (
     "ssh_config", "transport", "host_key_check", "connect_timeout", "verbose",
 )  # fmt: skip
 EXPRESSION = "Names, gpu[01-16], @group, a!b, ..."
-HostsArgument = Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...", help=EXPRESSION, show_default=False)]
+HostsArgument = Annotated[list[str] | None, typer.Argument(metavar="HOSTS", help=EXPRESSION, show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="For machines.")]
 
 

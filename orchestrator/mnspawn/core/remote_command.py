@@ -12,14 +12,16 @@ _PLAIN = re.compile(rb"[A-Za-z0-9_./+,:=@-]")
 # Positional parameters: the words with %b's escapes. fd 3 is our stdin, which stays open as long as the command is
 # wanted; when it ends, or the link does, the group (sshd gives each command one of its own, of which we are the first)
 # hears TERM, and KILL when the command is gone or the grace is over. The shell's own remarks on how a command died go
-# nowhere: they have process ids in them, and would make equal output of many hosts differ.
+# nowhere: they have process ids in them, and would make equal output of many hosts differ. What is a program becomes
+# the subshell itself; what is none may be built into the shell (ulimit).
 # No backslash, quote, "!" or newline: not every shell leaves those alone between quotes.
 _SCRIPT = (
     "n=$#; while [ $n -gt 0 ]; do "
     'a=$(printf "%b." "$1"); shift; set -- "$@" "${a%.}"; n=$((n-1)); done; '
     'exec 3<&0 4>&2 </dev/null 2>/dev/null; t=; trap "t=1" TERM; '
     f'(trap "" TERM; exec >/dev/null 4>&-; read x <&3; kill -TERM -$$; sleep {GRACE}; kill -KILL -$$) & w=$!; '
-    '"$@" 2>&4 3<&- 4>&-; s=$?; [ -z "$t" ] || kill -KILL -$$; kill -KILL $w; exit $s'
+    '(exec 2>&4 3<&- 4>&-; case $(command -v "$1") in */*) exec "$@";; esac; "$@"); s=$?; '
+    '[ -z "$t" ] || kill -KILL -$$; kill -KILL $w; exit $s'
 )
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from mnspawn.core.remote_command import LONGEST, compose, worst
 from mnspawn.errors import UsageError
+from tests.support import wait_until
 
 SHELLS = [shell for name in ("sh", "bash", "dash", "zsh", "tcsh", "fish") if (shell := shutil.which(name))]
 NASTY = [
@@ -70,7 +71,14 @@ def test_it_ends_with_all_its_children_when_its_input_does(shell: str, tmp_path:
         process.stdin.close()
         process.wait(timeout=20)
     child = int((tmp_path / "child").read_text())
-    assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text()
+    wait_until(lambda: not is_alive(child))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_it_may_end_well_before_it_is_killed() -> None:
