@@ -1,10 +1,11 @@
 # Each target makes what it needs, from a bare checkout on. PYTHON=/path/to/python3 chooses the interpreter (>= 3.11),
-# ARGS="..." goes to pytest (`make test ARGS="tests/unit -x"`).
+# ARGS="..." goes to pytest (`make test ARGS="tests/unit -x"`), WORKERS=0 runs one test after the other.
 BIN := .venv/bin
 RUNTIME := .venv/.runtime
 DEV := .venv/.dev
 SOURCES := orchestrator agent inventory tests examples bench
 ARGS :=
+WORKERS := 4 # most tests wait most of the time
 
 .PHONY: help demo test check check-style check-types check-imports check-agent format bench frameworks clean
 
@@ -30,7 +31,7 @@ demo: $(RUNTIME)
 
 test: $(DEV)
 	@.ci/system
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: check-style check-types check-imports check-agent
 

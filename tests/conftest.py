@@ -1,9 +1,11 @@
 """Fixtures for every test, described in tests/support. Decides what can run here and checks what tests leave."""
 
+import functools
 import os
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -31,7 +33,6 @@ CLUSTER_FIXTURES = {"cluster", "make_cluster", "framework_cluster"}
 TOOLS = ("ip", "nsenter", "unshare", "setpriv", "sshd", "ssh", "ssh-keygen")
 QUIET_WITHIN = 5.0  # seconds that processes on the shared hosts have to end after a test
 _PLACES = pytest.StashKey[Path]()
-_LEFT_OUT = pytest.StashKey[dict[str, int]]()
 
 
 # -- a HOME and a TMPDIR of our own, so that no test depends on the real ones or writes there
@@ -39,7 +40,8 @@ _LEFT_OUT = pytest.StashKey[dict[str, int]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     pythons.agent_pythons()  # looked for before HOME changes
-    places = Path(tempfile.mkdtemp(prefix="mnspawn-"))  # short: Unix sockets have 107 characters
+    outside = os.environ.setdefault("TESTS_OUTSIDE_TMPDIR", tempfile.gettempdir())  # also for the workers of xdist
+    places = Path(tempfile.mkdtemp(prefix="mnspawn-", dir=outside))  # short: Unix sockets have 107 characters
     config.stash[_PLACES] = places
     for name in ("home", "tmp"):
         (places / name).mkdir()
@@ -85,13 +87,18 @@ HOW = {
 }
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    lacks = {
+@functools.cache
+def _lacks() -> dict[str, str]:
+    """What can't run here, by marker, as the sentence that says so."""
+    found = {
         "netns": _missing_for_hosts(),
         "frameworks": _missing_frameworks(),
         "sshd": None if local_sshd.is_installed() else "need sshd",
     }
-    left_out = config.stash.setdefault(_LEFT_OUT, {})
+    return {name: f"{lack}: {HOW[name]}" for name, lack in found.items() if lack is not None}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & CLUSTER_FIXTURES:
@@ -100,18 +107,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("frameworks")
         if "local_sshd" in fixtures:
             item.add_marker("sshd")
-        for name, lack in lacks.items():
-            if lack is None or item.get_closest_marker(name) is None:
-                continue
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name, lack in _lacks().items():
+        if item.get_closest_marker(name) is not None:
             if IN_CI:
-                raise pytest.UsageError(f"nothing is left out in CI, but {item.nodeid} and others {lack}")
-            item.add_marker(pytest.mark.skip(reason=lack))
-            left_out[f"{lack}: {HOW[name]}"] = left_out.get(f"{lack}: {HOW[name]}", 0) + 1
-            break
+                pytest.fail(f"nothing is left out in CI, and this would be among the tests that {lack}", pytrace=False)
+            pytest.skip(lack)
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    for reason, count in config.stash.get(_LEFT_OUT, {}).items():
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """One line for each reason why tests were left out, and how to run them."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", ())
+        if isinstance(report.longrepr, tuple)
+    )
+    for reason, count in reasons.items():
         terminalreporter.write_line(f"left out: {count} tests that {reason}")
 
 
