@@ -53,6 +53,7 @@ class Document:
                         hint="mnspawn inventory set changes it",
                     )
                 added.append(name)
+            one_of(settings, 0, len(self._expand(target)), self.source)
         self._put_hosts([(target, nested(settings)) for target in targets])
         for group in groups:
             self._join(group, targets)

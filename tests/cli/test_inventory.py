@@ -210,6 +210,8 @@ def test_validate_tells_about_every_file(run: Run) -> None:
         (["list", "-i", str(SAMPLES / "hostfile"), "nope"], "HOSTS: no such host in"),
         (["list", "-i", str(SAMPLES / "hostfile"), "--limit", "@x"], "--limit: no such group"),
         (["export", "-i", str(SAMPLES / "hostfile"), "--to", "xml"], "no such export: found 'xml'"),
+        (["export", "-i", str(SAMPLES / "hostfile"), "-o", "no/such"], "--output: there is no such folder: found 'no'"),
+        (["export", "-i", str(SAMPLES / "hostfile"), "-o", "/dev/full"], "no space left on device"),
         (["show", "-i", str(SAMPLES / "hostfile")], "argument"),
         (["add", "slots=4"], "no hosts"),
         (["add", "a b"], "HOSTS: a blank inside a host name"),

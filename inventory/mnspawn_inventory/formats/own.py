@@ -87,9 +87,16 @@ class _Reader:
     def read_hosts(self) -> None:
         hosts = self._document.get("hosts", {})
         if isinstance(hosts, list):
+            listed: set[str] = set()
             for item_path, pattern in self._strings(hosts, ("hosts",), "a host name"):
-                for name in expand(pattern, self._places.value(item_path)):
-                    self._draft.host(name, self._places.value(item_path))
+                place = self._places.value(item_path)
+                for name in expand(pattern, place):
+                    if name in listed:
+                        raise InventoryError(
+                            "a host is named twice", place=place, found=name, expected="each host once"
+                        )
+                    listed.add(name)
+                    self._draft.host(name, place)
             return
         single: list[tuple[str, dict[str, object], Path]] = []
         for pattern, settings in self._table(hosts, ("hosts",), "tables [hosts.NAME], or a list of names").items():

@@ -52,6 +52,10 @@ def edit_by_hand(path: Path) -> bool:
 
 def _run_editor(copy: Path) -> None:
     variable = next((name for name in ("VISUAL", "EDITOR") if os.environ.get(name)), None)
+    if variable is None and not sys.stdin.isatty():
+        raise InventoryError(
+            "there is no editor to start", place=Origin("EDITOR"), hint="set EDITOR, or use a terminal"
+        )
     command = os.environ[variable] if variable else "vi"
     place = Origin(variable or "EDITOR")
     try:

@@ -191,9 +191,21 @@ ssh-config or json.",
     text, notes = export_text(found, "json" if as_json else to)
     if output is None or output == "-":
         print_out(text)
+    elif Path(output).exists() and not Path(output).is_file():  # a pipe or device
+        _write_to(Path(output), text)
+    elif not Path(output).parent.is_dir():
+        raise InventoryError("there is no such folder", place=Origin("--output"), found=str(Path(output).parent))
     else:
         edit(Path(output), lambda before: text)
     print_notes((*found.notes, *notes))
+
+
+def _write_to(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        reason = (exc.strerror or str(exc)).lower()
+        raise InventoryError(f"the file can't be written: {reason}", place=Origin(str(path))) from exc
 
 
 @app.command()

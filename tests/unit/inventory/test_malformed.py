@@ -94,6 +94,7 @@ BAD: list[tuple[str, str | bytes, tuple[int, int] | None, str]] = [
     ("i.toml", '[hosts."a[1-"]\n', (1, 9), "a[1-"),
     ("i.toml", "hosts = 5\n", (1, 9), "5"),
     ("i.toml", 'hosts = ["a", 5]\n', (1, 15), "5"),
+    ("i.toml", 'hosts = ["a", "b", "a"]\n', (1, 21), "a"),
     ("i.toml", "[hosts]\na = 5\n", (2, 5), "5"),
     ("i.toml", '[hosts.a]\ngroups = "gpu"\n', (2, 11), "gpu"),
     ("i.toml", '[hosts.a]\ngroups = ["all"]\n', (2, 12), "all"),
