@@ -21,6 +21,12 @@ _SECRET_NAME = re.compile(
 _SECRET_VALUE = re.compile(r"://[^/\s]*:[^/\s]+@")  # a password inside a URL
 MASK = "***"
 
+# people write preludes for the shell that they log in with: `source`, and functions like `module`
+PRELUDE_SHELL = (
+    'lines=$1; shift; if command -v bash >/dev/null 2>&1; then exec bash -c "$lines" mnspawn "$@"; fi; '
+    'exec /bin/sh -c "$lines" mnspawn "$@"'
+)
+
 
 class Forwarded(str):
     """A variable's value taken from the controller's own environment: where a host has its own, that one wins."""
@@ -68,6 +74,7 @@ class Ground:
         script: where the program's script is on this host (None: at the path that was given).
         environ: those of contract.WATCHED that the host's own environment has set.
         host_env: the inventory's variables of this host.
+        prelude: the inventory's shell lines that run before each trainer of this host, in bash where there is one.
     """
 
     python: str
@@ -76,6 +83,7 @@ class Ground:
     script: str | None = None
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     host_env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    prelude: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +225,13 @@ def _plan_pod(
 
 
 def _argv(program: Program, ground: Ground) -> tuple[str, ...]:
+    argv = _bare_argv(program, ground)
+    if ground.prelude is None:
+        return argv
+    return ("/bin/sh", "-c", PRELUDE_SHELL, "mnspawn", f'{ground.prelude}\nexec "$@"', *argv)
+
+
+def _bare_argv(program: Program, ground: Ground) -> tuple[str, ...]:
     if program.kind == "script":
         return (ground.python, "-u", ground.script or program.target, *program.args)
     if program.kind == "module":

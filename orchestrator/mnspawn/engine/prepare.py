@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mnspawn_agent.protocol import messages
-from mnspawn_inventory import Host
+from mnspawn_inventory import Host, InventoryError
 
 from .. import layout, plan
 from ..core import survey
@@ -78,10 +78,24 @@ def check_request(request: RunRequest, run: str) -> None:
     """
     site = layout.Site("host", "127.0.0.1", "", (1,))
     plan.build(spec_of(request, run), layout.assign([site], 1, 2), [plan.Ground("python3", "/", "/")])
+    for host in request.hosts:
+        environment_of(host)
 
 
 def spec_of(request: RunRequest, run: str) -> plan.LaunchSpec:
     return plan.LaunchSpec(run, request.program, request.contracts, request.env, request.keep_proxy)
+
+
+def environment_of(host: Host) -> tuple[tuple[str, str], ...]:
+    """The inventory's variables of a host, secrets looked up.
+
+    Raises:
+        UsageError: a secret that is not to be had.
+    """
+    try:
+        return tuple(host.environment(os.environ).items())
+    except InventoryError as exc:
+        raise UsageError(str(exc), hint=exc.hint) from exc
 
 
 def view_of(host: Host, hello: Hello, request: RunRequest) -> survey.HostView:
@@ -215,7 +229,15 @@ class Preparation:
             raise PlanRefused(unfit, hint="name a network that all hosts share with --network")
         master, coordinator = answers[0].extra_ports[:2]
         grounds = [
-            plan.Ground(a.python, a.run_dir, a.workdir, next(iter(a.files), None), view.facts.get("env", {}), host.env)
+            plan.Ground(
+                a.python,
+                a.run_dir,
+                a.workdir,
+                next(iter(a.files), None),
+                view.facts.get("env", {}),
+                environment_of(host),
+                host.prelude,
+            )
             for a, view, host in zip(answers, self.views, self._hosts, strict=True)
         ]
         return plan.build(spec_of(self._request, self._run), layout.assign(sites, master, coordinator), grounds)
