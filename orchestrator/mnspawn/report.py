@@ -52,7 +52,8 @@ class HostOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """The whole end of a run. `reason` is one line; `first_failure` the rank to blame, if a rank is to blame."""
+    """The whole end of a run. `reason` is one line; `first_failure` the rank to blame, if a rank is to blame;
+    `has_left`: the user did not wait for the end."""
 
     run: str
     exit_status: int
@@ -61,6 +62,7 @@ class RunReport:
     first_failure: RankOutcome | None
     ranks: tuple[RankOutcome, ...]
     hosts: tuple[HostOutcome, ...]
+    has_left: bool = False
 
     def describe(self) -> dict[str, Any]:
         """As JSON-able values."""

@@ -1,16 +1,19 @@
 """A signal or a death in any phase of a run: nothing hangs, nothing is left, nothing is told that isn't so."""
 
+import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
+import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support import Cluster, Running
+from tests.support import Cluster, Running, wait_until
 
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(300)\n"
 PAIR = ("--hosts", "h1,h2", "--nproc-per-node", "2", "--grace", "1", "--orphan-grace", "1")
@@ -260,3 +263,41 @@ def test_a_reader_that_left_ends_nothing_but_itself(cluster: Cluster, sleep: str
     assert done.status == 130, done
     assert "rror" not in done.stderr, done
     cluster.wait_idle(1)
+
+
+ENDLESS = "import sys\nprint('up', file=sys.stderr, flush=True)\nwhile True:\n    print('x' * 1000)\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["INT", "TERM"])
+@pytest.mark.parametrize("streams", ["stdout alone", "one pipe for both"])
+def test_a_stopped_reader_keeps_nobody_from_leaving(
+    cluster: Cluster, tmp_path: Path, number: signal.Signals, streams: str
+) -> None:
+    """F51: `2>&1 | less` with endless output: three signals leave, even when nothing more can be written."""
+    script = tmp_path / "endless.py"
+    script.write_text(ENDLESS)
+    pipes = {"stdout": subprocess.PIPE}
+    if streams == "one pipe for both":
+        pipes["stderr"] = subprocess.STDOUT
+
+    def trainers() -> int:
+        return sum(process.argv[-1].endswith("endless.py") for host in cluster for process in host.processes())
+
+    def unread() -> int:
+        assert running.popen.stdout is not None
+        return int.from_bytes(fcntl.ioctl(running.popen.stdout, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+    def is_pending() -> bool:
+        """Two equal signals at once would count as one."""
+        status = Path(f"/proc/{running.pid}/status").read_text()
+        return any(int(mask, 16) for mask in re.findall(r"^S[ih][gd]Pnd:\s*(\S+)", status, re.MULTILINE))
+
+    with cluster.start_mnspawn(*PAIR, str(script), **pipes) as running:
+        running.wait_for(lambda: trainers() == 4 and unread() > 60_000)
+        for _ in range(3):
+            running.send_signal(number)
+            wait_until(lambda: trainers() == 0 and not is_pending())
+        done = running.wait(5)
+    assert done.status == SIGNALS[number], done
+    assert "Traceback" not in done.stderr, done
+    cluster.wait_idle(1 + 1 + 3)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from mnspawn.api import Listener
 from mnspawn.cli.words import EventWording, visible
+from mnspawn.engine import interrupts
 from mnspawn.logs.copies import LocalCopies
 from mnspawn.logs.journal import EventsSink
 from mnspawn.logs.painters import Look
@@ -18,19 +19,33 @@ from mnspawn.settings import Settings
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
+LEFT_LIMIT = 0.5  # seconds that output gets to be written once the user has left
+
 
 async def closing(outcome: Awaitable[T], listeners: Sequence[Listener]) -> T:
-    """Whatever is said after this stands behind all output."""
+    """Whatever is said after this stands behind all output.
+
+    A stopped reader (`| less`) keeps us until it has read all; unless the user wants out, now or by having left.
+    """
     async with contextlib.AsyncExitStack() as stack:
         for listener in reversed(listeners):
             stack.push_async_callback(listener.aclose)
         result = await outcome
+        closer = asyncio.current_task()
+        assert closer is not None
+        limit = LEFT_LIMIT if getattr(result, "has_left", False) else None
         try:
-            await stack.aclose()
-        except asyncio.CancelledError:
-            # Ctrl-C while a stopped reader keeps us: the rest of the output is not wanted, what became of the run is.
+            with interrupts.handled(lambda number: void(closer.cancel()), void, void):
+                async with asyncio.timeout(limit):
+                    await stack.aclose()
+        except (asyncio.CancelledError, TimeoutError):
+            # the rest of the output is not wanted, what became of the run is
             log.debug("left output that nobody read")
     return result
+
+
+def void(*_: object) -> None:
+    """Nothing, whatever it is called with."""
 
 
 def listeners_of(settings: Settings, host_count: int) -> list[Listener]:

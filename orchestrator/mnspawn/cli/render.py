@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import select
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
@@ -25,7 +26,8 @@ def print_error(error: MnspawnError) -> None:
 
 def print_summary(report: RunReport) -> None:
     """The end of a run that did not go well, on stderr; nothing for one that did."""
-    print_ours(summary(report))
+    if not report.has_left or _takes_more(sys.stderr):
+        print_ours(summary(report))
 
 
 def print_ours(lines: Iterable[str]) -> None:
@@ -103,6 +105,13 @@ def has_colours(stream: TextIO) -> bool:
 
 def _variables(items: Iterable[tuple[str, str]]) -> list[str]:
     return [f"    {visible(name)}={shown(value) if value else ''}" for name, value in sorted(items)]
+
+
+def _takes_more(stream: TextIO) -> bool:
+    """It can be written without waiting: its reader has not stopped."""
+    poll = select.poll()
+    poll.register(stream, select.POLLOUT)
+    return bool(poll.poll(0))
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -10,6 +10,7 @@ from ..errors import ExitStatus
 from ..report import HostOutcome, RankOutcome, RunReport
 from .session import Exited
 
+LEAVING = 3  # interrupts: the first stops, the second kills
 EOF_SLACK = 0.25  # a dying agent's link can be seen to end a little after its trainers' peers have noticed
 
 
@@ -264,7 +265,7 @@ class RunMachine:
             self._stop(now, self._grace, name)
         elif self._interrupts == 2:
             self._stop(now, 0.0, f"{name} again")
-        elif self._interrupts == 3:
+        elif self._interrupts == LEAVING:
             self._ended = now
             self._actions.append(Leave())
 
@@ -332,7 +333,9 @@ class RunMachine:
             status, reason = int(ExitStatus.OK), "every rank ended with status 0"
         if status == ExitStatus.OK and self._started_at is not None and not all(h.is_confirmed for h in hosts):
             status, reason = int(ExitStatus.HOST_LOST), "not every host confirmed that nothing is left"
-        return RunReport(self.run, status, reason, self._ended - self._began, first, ranks, hosts)
+        return RunReport(
+            self.run, status, reason, self._ended - self._began, first, ranks, hosts, self._interrupts >= LEAVING
+        )
 
     def _absolute(self, outcome: RankOutcome) -> float:
         return (outcome.ended_at or 0.0) + (self._started_at or 0.0)
