@@ -109,7 +109,17 @@ def test_a_ring_runs_over_every_transport(cluster: Cluster, ssh_name: str) -> No
     )
     try:
         ring = str(REPOSITORY / "examples" / "ring.py")
-        done = cluster.mnspawn("--transport", ssh_name, "--hosts", "h1,h2", "--nproc-per-node", "1", ring)
+        done = cluster.mnspawn(
+            "--transport",
+            ssh_name,
+            "--ssh-config",
+            str(cluster.ssh_config),
+            "--hosts",
+            "h1,h2",
+            "--nproc-per-node",
+            "1",
+            ring,
+        )
     finally:
         cluster["h1"].remove("/root/.bashrc")
     assert done.status == 0, done

@@ -78,18 +78,20 @@ class Router:
     def __init__(self, options: SshOptions) -> None:
         self._options = options
         self._config = SshConfig(options.config)
-        self._hops: dict[tuple[object, ...], Hop] = {}
+        self._hops: dict[Target, Hop] = {}
 
     def hop(self, target: Target) -> Hop:
-        """Where the target is, and the way to it.
+        """Where the target is, and the way to it. Asked for the first time it may run commands (Match exec).
 
         Raises:
             HostError: its settings can't be used.
         """
-        try:
-            return self._hop(target, 0)
-        except UsageError as exc:
-            raise SettingsUnusable(str(exc), host=target.name, hint=exc.hint) from exc
+        if target not in self._hops:
+            try:
+                self._hops[target] = self._hop(target, 0)
+            except UsageError as exc:
+                raise SettingsUnusable(str(exc), host=target.name, hint=exc.hint) from exc
+        return self._hops[target]
 
     def endpoint(self, target: Target) -> str:
         """See Transport.endpoint."""

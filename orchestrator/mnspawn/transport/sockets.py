@@ -1,18 +1,21 @@
 """A connected socket to an SSH server: name lookup, TCP, ProxyCommand. Says which of them failed; speaks no SSH."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from mnspawn import errors
 from mnspawn.transport.route import Hop
 
+T = TypeVar("T")
 _LOOKUPS = 32  # names looked up at once: a slow DNS server must not make hosts wait for each other
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 _NO_ROUTE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EADDRNOTAVAIL}
@@ -33,10 +36,10 @@ class QuickSocket(socket.socket):
 
 
 class Dialler:
-    """Opens sockets; owns the threads that look names up and the proxy commands that run."""
+    """Opens sockets; owns the proxy commands that run."""
 
     def __init__(self) -> None:
-        self._lookups = ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="lookup")
+        self._lookups = asyncio.Semaphore(_LOOKUPS)
         self._proxies: list[subprocess.Popen[bytes]] = []
 
     async def open(self, hop: Hop) -> socket.socket:
@@ -69,8 +72,11 @@ class Dialler:
 
     async def _look_up(self, hop: Hop) -> list[tuple[int, int, int, str, Any]]:
         ask = partial(socket.getaddrinfo, hop.address, hop.port, hop.family, socket.SOCK_STREAM)
+        with contextlib.suppress(socket.gaierror):  # it is no number, but a name
+            return list(ask(flags=socket.AI_NUMERICHOST))
         try:
-            return [*await asyncio.get_running_loop().run_in_executor(self._lookups, ask)]
+            async with self._lookups:
+                return list(await _in_daemon_thread(ask))
         except (socket.gaierror, UnicodeError) as exc:
             raise name_unknown(exc, hop) from exc
 
@@ -97,11 +103,36 @@ class Dialler:
 
     def close(self) -> None:
         """End what was started; the sockets belong to those who asked for them."""
-        self._lookups.shutdown(wait=False, cancel_futures=True)
         for proxy in self._proxies:
             proxy.kill()
             proxy.wait()
         self._proxies.clear()
+
+
+async def _in_daemon_thread(work: Callable[[], T]) -> T:
+    """Run what may hang in a thread that holds up nobody's exit: an executor's threads are waited for at the end."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: Exception | None) -> None:
+        if future.done():  # nobody waits any more
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(cast(T, result))
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = work()
+        except Exception as exc:  # noqa: BLE001 -- raised where the result is awaited
+            error = exc
+        with contextlib.suppress(RuntimeError):  # the loop is closed: as above
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, name="lookup", daemon=True).start()
+    return await future
 
 
 def name_unknown(exc: Exception, hop: Hop) -> errors.HostError:
