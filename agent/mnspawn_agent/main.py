@@ -10,7 +10,7 @@ def main(argv: List[str], version: str, is_cached: bool) -> int:
 
     Args:
         argv: `serve`, or `attach`, `watch`, `reap` with RUN NODE_RANK, or `list`, or `order RUN NODE_RANK VERB [WORD]`,
-            or `clean MIN_AGE dry|do`, or `checkup`.
+            or `clean MIN_AGE dry|do`, or `checkup`, or `tail`.
         version: of mnspawn.
         is_cached: the archive was on this host already.
     """
@@ -26,6 +26,8 @@ def main(argv: List[str], version: str, is_cached: bool) -> int:
         return _attach(link_in, link_out, words[0], words[1])
     if mode == "watch":
         return _watch(link_in, link_out, words[0], words[1], version, is_cached)
+    if mode == "tail":
+        return _tail(link_in, link_out, version, is_cached)
     if mode == "reap":
         return _reap(link_out, words[0], words[1])
     if mode == "checkup":
@@ -97,6 +99,13 @@ def _watch(link_in: int, link_out: int, run: str, node_rank: str, version: str, 
     os.write(link_out, b"here\n")
     hello = {"version": version, "facts": {"plan": plan, "root": folder}, "cached": is_cached}
     return Watcher(Wire(link_in, link_out), folder, plan, hello).run()
+
+
+def _tail(link_in: int, link_out: int, version: str, is_cached: bool) -> int:
+    from .posix.tailer import Tailer
+    from .posix.wire import Wire
+
+    return Tailer(Wire(link_in, link_out), {"version": version, "facts": {}, "cached": is_cached}).run()
 
 
 def _answer(link_out: int, mode: str, words: List[str]) -> int:

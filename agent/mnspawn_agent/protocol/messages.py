@@ -22,6 +22,7 @@ STOPPING = "stopping"  # somebody on the host asked for the end: `mnspawn stop`,
 FROM = "from"  # a watcher's word: this stream begins here
 CAUGHT_UP = "caught_up"  # a watcher's word: everything that was there is said
 GONE = "gone"  # a watcher's word: the pod's agent died, nobody will say more
+FILE = "file"  # a tailer's word: from this offset on, stream `number` is this file, read from `at`
 NOTICE = "notice"  # one line for people
 # controller to agent
 PREPARE = "prepare"
@@ -31,6 +32,7 @@ SIGNAL = "signal"  # pass a signal to trainers
 SKIP = "skip"  # nobody reads these streams any more: leave them in their files
 DETACH = "detach"  # go on without a controller, for as long as it takes
 WATCH = "watch"  # to a watcher: which streams from where
+TAIL = "tail"  # to a tailer: which files, and where to go on in those that were read before
 FINISH = "finish"  # all is known: the agent may go
 
 MAX_RANKS = 4096  # trainers on one host; more is a mistake
@@ -180,6 +182,7 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
     CAUGHT_UP: {},
     GONE: {"reason": _is_str, "leftovers": _list_of(_is_count)},
     LEFT: {"rank": _is_count, "stream": _is_count, "offset": _is_count, "count": _is_count},
+    FILE: {"number": _is_count, "path": _is_str, "inode": _is_count, "at": _is_count, "offset": _is_count},
     NOTICE: {"text": _is_str},
     PREPARE: {
         "run": is_token,
@@ -221,6 +224,11 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
         "since": _or_none(_is_seconds),
         "has_times": _is_bool,
         "is_following": _is_bool,
+    },
+    TAIL: {
+        "patterns": _list_of(_is_text, 256),
+        "lines": _or_none(_is_count),
+        "resume": _list_of(_pair_of(_is_text, _is_count, _is_count)),
     },
     FINISH: {"keep": _is_bool},
 }

@@ -4,10 +4,10 @@ import asyncio
 import inspect
 import os
 import select
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -26,6 +26,7 @@ from mnspawn.settings import OPTION, Settings, resolve
 if TYPE_CHECKING:
     from mnspawn_inventory import Host
 
+T = TypeVar("T")
 LISTS = ("hosts", "hostfile", "inventory")
 REACH = (*LISTS, "ssh_config", "transport", "host_key_check", "connect_timeout", "verbose")
 SHOW = ("output", "timestamps", "color", "sanitize", "log_dir")
@@ -159,30 +160,28 @@ def look(
 async def _look(
     known: KnownRun, options: ViewOptions, listeners: Sequence[Listener], reader: int | None
 ) -> Sight | None:
+    view = api.view(known, listeners, options)
+    return await view if reader is None else await until_nobody_reads(view, reader)
+
+
+async def until_nobody_reads(looking: Coroutine[Any, Any, T], reader: int) -> T | None:
+    """Wait for the end of `looking`, or until nobody reads a descriptor any more (then None)."""
     loop = asyncio.get_running_loop()
-    has_gone = False
+    gone = asyncio.Event()
+    looked = asyncio.create_task(looking, name="look")
+    tasks = (looked, asyncio.create_task(gone.wait(), name="reader"))
     with select.epoll() as watch:
-
-        def leave() -> None:
-            nonlocal has_gone
-            has_gone = True
+        with suppress(OSError):  # a file has no reader that could go
+            watch.register(reader, 0)  # errors are told unasked
+            loop.add_reader(watch.fileno(), gone.set)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
             loop.remove_reader(watch.fileno())
-            view.cancel()
-
-        async with asyncio.TaskGroup() as group:
-            view = group.create_task(api.view(known, listeners, options), name="view")
-            if reader is not None:
-                with suppress(OSError):  # a file has no reader that could go
-                    watch.register(reader, 0)  # errors are told unasked
-                    loop.add_reader(watch.fileno(), leave)
-            try:
-                return await view
-            except asyncio.CancelledError:
-                if not has_gone:
-                    raise
-                return None
-            finally:
-                loop.remove_reader(watch.fileno())
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+    return None if looked.cancelled() else looked.result()
 
 
 def print_errors(errors: Mapping[str, HostError]) -> None:

@@ -133,6 +133,17 @@ class AgentGone:
 
 
 @dataclass(frozen=True, slots=True)
+class FileOpened:
+    """From `offset` on, the output of `number` is what stands in a file from its byte `at` on."""
+
+    number: int
+    path: str
+    inode: int
+    at: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Remark:
     text: str
 
@@ -146,7 +157,7 @@ class LinkLost:
 
 SessionEvent = (
     Hello | Need | Prepared | Refused | Started | NotStarted | Output | Gap | Left | Exited | Drained | Done | Complete
-    | StopAsked | CaughtUp | AgentGone | Remark | LinkLost
+    | StopAsked | CaughtUp | AgentGone | FileOpened | Remark | LinkLost
 )  # fmt: skip
 
 
@@ -303,6 +314,9 @@ class HostSession:
                 self._events.append(CaughtUp())
             case {"type": messages.GONE, "reason": reason, "leftovers": leftovers}:
                 self._events.append(AgentGone(reason, tuple(leftovers)))
+            case {"type": messages.FILE}:
+                fields = (message[name] for name in ("number", "path", "inode", "at", "offset"))
+                self._events.append(FileOpened(*fields))
             case {"type": messages.NOTICE, "text": text}:
                 self._events.append(Remark(text))
 

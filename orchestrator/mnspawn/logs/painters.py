@@ -67,6 +67,7 @@ class Source:
         owner: whose a line is that stands open on the surface.
         filter: what takes control sequences out.
         is_direct: nobody else writes there: bytes pass as they come.
+        file: the path, where it is a file and no rank's stream.
         time: when the host saw the newest bytes.
     """
 
@@ -79,6 +80,7 @@ class Source:
     prefix: bytes
     filter: Sanitizer | ColourFilter | None
     is_direct: bool = False
+    file: str | None = None
     time: float = 0.0
     lines: LineAssembler = field(default_factory=LineAssembler)
 
@@ -188,7 +190,10 @@ class JsonPainter:
         self._surface = surface
 
     def paint(self, source: Source, block: bytes) -> None:
-        head = {"host": source.host, "rank": source.rank, "stream": source.stream.name.lower(), "time": source.time}
+        head: dict[str, object] = {"host": source.host, "file": source.file, "time": source.time}
+        if source.file is None:
+            stream = source.stream.name.lower()
+            head = {"host": source.host, "rank": source.rank, "stream": stream, "time": source.time}
         objects = [json.dumps(head | _content(line)) + "\n" for line in split_lines(block)]
         self._surface.show(self._fd, source.owner, "".join(objects).encode())
 

@@ -95,6 +95,7 @@ class ConsoleSink:
         self._painter = self._make_painter()
         self._sources: dict[tuple[int, Stream], Source] = {}
         self._hosts: dict[int, str] = {}
+        self._labels: dict[int, tuple[str, str | None]] = {}
         self._is_alone = False
 
     @property
@@ -141,6 +142,10 @@ class ConsoleSink:
         live = self._wording.live(event)
         if live is not None:
             self.show_live(live)
+
+    def label(self, rank: int, label: str, file: str | None = None) -> None:
+        """Show a rank as `[label]`; in JSON it is a file."""
+        self._labels[rank] = label, file
 
     def expect(self, world_size: int, told: int | None = None) -> None:
         """How many ranks the run has (RunStarting says it, too), and of how many we are told anything; None: all."""
@@ -212,6 +217,7 @@ class ConsoleSink:
             prefix=self._prefix(event.host, event.rank, surface),
             filter=self._look.filter(),
             is_direct=is_direct,
+            file=self._labels[event.rank][1] if event.rank in self._labels else None,
             lines=LineAssembler(keeps_states=self._mode is OutputMode.JSON),
         )
         self._sources[event.rank, event.stream] = source
@@ -219,7 +225,8 @@ class ConsoleSink:
 
     def _prefix(self, host: str, rank: int, surface: Surface) -> bytes:
         if self._mode is OutputMode.PREFIX:
-            return self._look.prefix(f"{host}:{rank}", rank, surface)
+            label = self._labels[rank][0] if rank in self._labels else f"{host}:{rank}"
+            return self._look.prefix(label, rank, surface)
         return self._look.prefix(str(rank), rank, surface) if self._mode is OutputMode.FOLD else b""
 
     def _place(self, stream: Stream) -> tuple[int, Surface]:

@@ -1,0 +1,271 @@
+"""Follows any files of this host for one controller: by glob, through rotation and truncation. Writes nothing here.
+
+A file is known by its path. When another file stands there (rotation), the old one is read to its end first; when it
+has become shorter (truncation), it is read from its beginning.
+"""
+
+import glob
+import os
+import selectors
+import stat
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from ..protocol import channel, messages
+from ..protocol.version import PROTOCOL
+from .wire import Wire
+
+CHUNK = 65536
+LOOK_INTERVAL = 0.1  # seconds between looks at the files; inotify would have to watch folders, too, and misses NFS
+LOOK_COST = 0.001  # seconds per file that are added to it: the host has other work
+GLOB_INTERVAL = 1.0  # seconds between looks for new files
+MAX_FILES = 512  # many systems allow a process 1024 descriptors
+STREAM = 1
+
+
+class FollowedFile:
+    """One path, and the file that stands there or stood there last.
+
+    Args:
+        number: what the controller knows it by.
+    """
+
+    def __init__(self, number: int, path: str) -> None:
+        self.number = number
+        self.path = path
+        self.offset = 0  # bytes sent
+        self.position = 0  # of the next byte in the file
+        self.inode = 0
+        self._fd: Optional[int] = None
+
+    def open(self, start: int) -> bool:
+        """Begin with the file that stands at the path now; False when there is none that can be read."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO must not hold us up
+        except OSError:
+            return False
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(fd)
+            return False
+        self.close()
+        self._fd, self.inode, self.position = fd, status.st_ino, start
+        return True
+
+    @property
+    def fd(self) -> int:
+        assert self._fd is not None
+        return self._fd
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+    def read(self, count: int) -> bytes:
+        try:
+            chunk = os.pread(self.fd, count, self.position)
+        except OSError:  # a disk that fails, an NFS server that is gone: what there is to say about it comes later
+            return b""
+        self.position += len(chunk)
+        self.offset += len(chunk)
+        return chunk
+
+    def has_been_replaced(self) -> bool:
+        """Another file stands at the path; not when none does, as one may come back."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return False
+        own = os.fstat(self.fd)
+        return (status.st_dev, status.st_ino) != (own.st_dev, own.st_ino)
+
+    def last_lines(self, count: int) -> int:
+        """Where the last `count` lines begin."""
+        end = position = self.size
+        needed = count + 1  # the newline before the first of them
+        if count and end and os.pread(self.fd, 1, end - 1) != b"\n":
+            needed -= 1  # the last one has no end yet
+        while position > 0 and count:
+            start = max(0, position - CHUNK)
+            block = os.pread(self.fd, position - start, start)
+            at = len(block)
+            while needed:
+                at = block.rfind(b"\n", 0, at)
+                if at < 0:
+                    break
+                needed -= 1
+            if not needed:
+                return start + at + 1
+            position = start
+        return position if count else end
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+class Tailer:
+    """Serves one controller over one wire, until that is gone.
+
+    Args:
+        hello: fields of HELLO.
+    """
+
+    def __init__(self, wire: Wire, hello: Dict[str, Any]) -> None:
+        self._wire = wire
+        self._channel = channel.Channel(time.monotonic())
+        self._wanted: Optional[Dict[str, Any]] = None
+        self._resume: Dict[str, Tuple[int, int]] = {}  # by path: the inode and position that the controller has seen
+        self._files: Dict[str, FollowedFile] = {}
+        self._look_at = 0.0
+        self._glob_at = 0.0
+        self._is_first_glob = True
+        self._has_more = False
+        self._is_full = False
+        self._is_over = False
+        self._channel.send(messages.make(messages.HELLO, protocol=PROTOCOL, **hello))
+        self._channel.beat()
+
+    def run(self) -> int:
+        """Serve until the controller has seen enough or is gone."""
+        selector = selectors.DefaultSelector()
+        selector.register(self._wire.fd_in, selectors.EVENT_READ)
+        is_writing = False
+        while not self._is_over:
+            self._fill()
+            wants = bool(self._wire.pending)
+            if wants != is_writing:
+                is_writing = wants
+                if wants:
+                    selector.register(self._wire.fd_out, selectors.EVENT_WRITE)
+                else:
+                    selector.unregister(self._wire.fd_out)
+            for ready, _ in selector.select(self._timeout()):
+                if ready.fd == self._wire.fd_in:
+                    chunk = self._wire.read()
+                    if chunk is not None:
+                        self._channel.receive(chunk, time.monotonic())
+            self._channel.on_time(time.monotonic())
+            self._take_events()
+        selector.close()
+        for followed in self._files.values():
+            followed.close()
+        return 0
+
+    def _timeout(self) -> float:
+        now = time.monotonic()
+        limits = [self._channel.deadline or now]
+        if self._wanted is not None:
+            limits.append(self._look_at)
+        if self._has_more and self._wire.has_room and self._channel.output_allowance:
+            limits.append(now)
+        return max(0.0, min(limits) - now)
+
+    def _take_events(self) -> None:
+        for event in self._channel.events():
+            if isinstance(event, channel.Lost):
+                self._is_over = True
+            elif isinstance(event, channel.Received):
+                kind = event.message.get("type")
+                if messages.problem_of(event.message) or kind == messages.FINISH:
+                    self._is_over = True
+                elif kind == messages.TAIL and self._wanted is None:
+                    self._wanted = event.message
+                    self._resume = {path: (inode, position) for path, inode, position in event.message["resume"]}
+
+    def _fill(self) -> None:
+        now = time.monotonic()
+        if self._wanted is not None:
+            if now >= self._glob_at:
+                self._glob_at = now + GLOB_INTERVAL
+                self._look_for_files()
+            if now >= self._look_at or self._has_more:
+                self._look_at = now + LOOK_INTERVAL + LOOK_COST * len(self._files)
+                self._send_output()
+        self._wire.pending += self._channel.data_to_send(now)
+        if not self._wire.flush():
+            self._is_over = True
+
+    # -- files -----------------------------------------------------------------------------------------------------
+    def _look_for_files(self) -> None:
+        assert self._wanted is not None
+        for pattern in self._wanted["patterns"]:
+            paths = _expand(pattern)
+            if not paths and self._is_first_glob:
+                self._say("no file matches %s yet" % pattern)
+            for path in paths:
+                if path not in self._files:
+                    self._follow(path)
+        self._is_first_glob = False
+
+    def _follow(self, path: str) -> None:
+        if len(self._files) >= MAX_FILES:
+            if not self._is_full:
+                self._is_full = True
+                self._say("more than %d files match; the rest is left out" % MAX_FILES)
+            return
+        followed = FollowedFile(len(self._files), path)
+        if not followed.open(0):
+            if self._is_first_glob and not os.path.isdir(path):
+                self._say("%s can't be read" % path)
+            return
+        self._files[path] = followed
+        seen = self._resume.get(path)
+        if seen is not None:
+            inode, position = seen
+            followed.position = position if inode == followed.inode and position <= followed.size else 0
+        elif self._is_first_glob:  # of one that comes later everything is new
+            lines = self._wanted["lines"] if self._wanted is not None else None
+            followed.position = 0 if lines is None else followed.last_lines(lines)
+        self._announce(followed)
+
+    def _announce(self, followed: FollowedFile) -> None:
+        self._channel.send(
+            messages.make(
+                messages.FILE,
+                number=followed.number,
+                path=_shown(followed.path),
+                inode=followed.inode,
+                at=followed.position,
+                offset=followed.offset,
+            )
+        )
+
+    def _send_output(self) -> None:
+        """What the credit allows, a chunk of each file in turn."""
+        self._has_more = False
+        for followed in list(self._files.values()):
+            if not self._wire.has_room or not self._channel.output_allowance:
+                self._has_more = True
+                return
+            chunk = followed.read(min(CHUNK, self._channel.output_allowance))
+            if chunk:
+                self._has_more = True
+                offset = followed.offset - len(chunk)
+                self._channel.send_output(followed.number, STREAM, offset, chunk, time.time())
+                self._wire.pending += self._channel.data_to_send(time.monotonic())
+            else:
+                self._look_at_end(followed)
+
+    def _look_at_end(self, followed: FollowedFile) -> None:
+        if followed.size < followed.position:
+            followed.position = 0
+            self._announce(followed)
+            self._has_more = True
+        elif followed.has_been_replaced() and followed.size == followed.position and followed.open(0):
+            self._announce(followed)
+            self._has_more = True
+
+    def _say(self, text: str) -> None:
+        self._channel.send(messages.make(messages.NOTICE, text=text))
+
+
+def _expand(pattern: str) -> List[str]:
+    """The files that a pattern names, in order; relative ones start at the home, as a login shell does."""
+    path = os.path.join(os.path.expanduser("~"), os.path.expanduser(pattern))
+    return sorted(glob.glob(path, recursive=True))
+
+
+def _shown(path: str) -> str:
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,0 +1,78 @@
+"""The files of `mnspawn tail HOSTS:PATTERN...`: which are meant, and how their lines look."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mnspawn import compose
+from mnspawn.cli.console import closing, console_of
+from mnspawn.cli.runs import ViewWording, until_nobody_reads
+from mnspawn.engine.tailing import Followed, Tail
+from mnspawn.errors import ExitStatus, UsageError
+from mnspawn.settings import Origin, Settings
+from mnspawn_inventory import Host
+
+MODES = ("prefix", "plain", "json", "none")
+
+
+def follow_files(settings: Settings, words: Sequence[str], lines: int | None) -> int:
+    """Follow files until Ctrl-C or until nobody reads any more.
+
+    Raises:
+        UsageError: a word or an option can't be used.
+        HostsUnusable: no host can be followed.
+    """
+    if settings.output not in MODES:
+        raise UsageError(f"expected {', '.join(MODES)} for files, found {settings.output!r}", place="--output")
+    followed = followed_of(settings, words)
+    console = console_of(settings, ViewWording(len(followed), settings.verbose))
+    has_one_each = all(
+        len(one.patterns) == 1 and not any(sign in one.patterns[0] for sign in "*?[") for one in followed
+    )
+
+    def on_file(number: int, host: str, path: str) -> None:
+        console.label(number, host if has_one_each else f"{host}:{path}", path)
+
+    tail = Tail(followed, lines, [console], on_file, transport=settings.transport, ssh=compose.ssh_of(settings))
+
+    async def follow() -> bool:
+        await tail.execute()
+        return True
+
+    has_left = asyncio.run(closing(until_nobody_reads(follow(), 1), [console]))
+    return ExitStatus.INTERRUPTED if has_left else ExitStatus.OK
+
+
+def followed_of(settings: Settings, words: Sequence[str]) -> list[Followed]:
+    """The files of each host.
+
+    Raises:
+        UsageError: a word names no files or no hosts.
+    """
+    patterns: dict[str, list[str]] = {}
+    known: dict[str, Host] = {}
+    for word in words:
+        hosts, pattern = split(word)
+        wanted = replace(settings, hosts=hosts, origins={**settings.origins, "hosts": Origin("argument", "HOSTS")})
+        for host in compose.select_hosts(wanted, os.environ).hosts:
+            known[host.name] = host
+            patterns.setdefault(host.name, []).append(pattern)
+    return [Followed(known[name], tuple(dict.fromkeys(own))) for name, own in patterns.items()]
+
+
+def split(word: str) -> tuple[str, str]:
+    """HOSTS and PATTERN: what stands before and behind the first colon outside square brackets.
+
+    Raises:
+        UsageError: one of them is missing.
+    """
+    depth = 0
+    for index, sign in enumerate(word):
+        depth += (sign == "[") - (sign == "]")
+        if sign == ":" and depth <= 0:
+            hosts, pattern = word[:index], word[index + 1 :]
+            if hosts and pattern:
+                return hosts, pattern
+            break
+    raise UsageError(f"expected HOSTS:PATTERN, found {word!r}", place="PATTERN", hint="gpu[01-16]:/var/log/train.log")
