@@ -112,12 +112,16 @@ def show(
 
 
 def _one_host(name: str, settings: Settings) -> "Host":
-    from mnspawn_inventory import resolve
+    from mnspawn_inventory import InventoryError, resolve
 
     if settings.origin("hosts").layer == "argument":
         raise UsageError("expected one NAME instead", place="--hosts")
     hostfile, inventory = (None if path is None else str(path) for path in (settings.hostfile, settings.inventory))
-    chosen = resolve(hosts=name, hostfile=hostfile, inventory=inventory, environ=os.environ).hosts
+    try:
+        chosen = resolve(hosts=name, hostfile=hostfile, inventory=inventory, environ=os.environ).hosts
+    except InventoryError as exc:
+        text = str(exc)  # the inventory knows options only
+        raise UsageError(f"NAME{text.removeprefix('--hosts')}" if text.startswith("--hosts:") else text) from exc
     if len(chosen) != 1:
         raise UsageError(f"expected one host, found {len(chosen)}", place="NAME")
     return chosen[0]

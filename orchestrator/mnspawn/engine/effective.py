@@ -54,8 +54,9 @@ def effective(host: Host, ssh: SshOptions, transport: str, origins: dict[str, st
         UsageError: ssh_config can't be read.
     """
     hop = Router(ssh).hop(target_of(host))
+    place = _place(host, "name")
     return [
-        Effective("name", host.name, _place(host, "name") or "given"),
+        Effective("name", host.name, "given" if place is None or place.startswith("--") else place),
         *_of_hop(host, hop, ssh, origins),
         Effective("transport", host.transport or transport, _place(host, "transport") or origins["transport"]),
         *_of_inventory(host),
