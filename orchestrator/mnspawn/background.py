@@ -40,9 +40,9 @@ class Background:
         self.grace = request.grace
         self._request = request
         self._listeners = listeners
-        self._on_end: list[Callable[[], None]] = [] if on_end is None else [on_end]
+        self._on_end: list[Callable[[], None]] | None = [] if on_end is None else [on_end]
         self._ending = threading.Lock()
-        self._has_ended = False
+        self._end = threading.Event()
         self._report: RunReport | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="mnspawn run", daemon=True)
@@ -53,8 +53,11 @@ class Background:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end of the run and of its thread; False when that did not come in time."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        # not Thread.join: interrupted by Ctrl-C, Python 3.11's takes the thread for ended (bpo-45274)
+        if not self._end.wait(timeout):
+            return False
+        self._thread.join()
+        return True
 
     def wait_stopping(self) -> RunReport:
         """Wait for the end; Ctrl-C stops the run, a second one kills it, and is raised again when nothing is left.
@@ -86,7 +89,7 @@ class Background:
                 loop.call_soon_threadsafe(end.set)
 
         with self._ending:
-            if self._has_ended:
+            if self._on_end is None:
                 end.set()
             else:
                 self._on_end.append(tell)
@@ -119,10 +122,10 @@ class Background:
             self.control.release()
             _running.discard(self)
             with self._ending:
-                self._has_ended = True
-                calls = list(self._on_end)
-            for call in calls:
+                calls, self._on_end = self._on_end, None
+            for call in calls or ():
                 call()
+            self._end.set()
 
     async def _main(self) -> RunReport:
         from .engine.drive import Drive

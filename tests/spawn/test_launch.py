@@ -1,0 +1,71 @@
+"""Scripts, modules and commands run from Python."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import mnspawn
+from tests.spawn.conftest import Place
+from tests.support import wait_until_async
+
+
+def test_a_script_runs_on_every_host(place: Place) -> None:
+    (place.folder / "train.py").write_text("import os, sys\nprint(sys.argv[1:], os.environ['RANK'], os.environ['X'])\n")
+    program = """
+report = mnspawn.launch(["train.py", "--lr", "0.1"], hosts=HOSTS, nproc_per_node=NPROCS, env={"X": "y"}, output="plain")
+print(report.exit_status, len(report.ranks), [rank.code for rank in report.ranks])
+"""
+    said = place.check(program).splitlines()
+    assert sorted(said[:2]) == ["['--lr', '0.1'] 0 y", "['--lr', '0.1'] 1 y"]
+    assert said[2] == "0 2 [0, 0]"
+
+
+def test_a_failure_is_in_the_report(place: Place) -> None:
+    program = """
+command = "test $RANK = 1 && exit 7; sleep 60"
+report = mnspawn.launch(["sh", "-c", command], hosts=HOSTS, nproc_per_node=NPROCS, no_python=True)
+print(report.exit_status, report.first_failure.rank, report.first_failure.code, report.ranks[0].stopped)
+"""
+    assert place.check(program) == "7 1 7 True\n"
+
+
+def test_what_can_not_be_used_is_told_before_anything_runs(own_home: Path) -> None:
+    with pytest.raises(mnspawn.UsageError, match="nproc"):
+        mnspawn.launch("x.py", nproc_per_node=0)
+    with pytest.raises(mnspawn.UsageError, match="'dry_run'"):
+        mnspawn.launch("x.py", dry_run=True)
+    with pytest.raises(mnspawn.UsageError, match="expected a script"):
+        mnspawn.launch([])
+    with pytest.raises(mnspawn.UsageError, match=r"no file 'none\.py'"):
+        mnspawn.launch("none.py", nproc_per_node=1)
+
+
+async def test_a_loop_runs_on_meanwhile(own_home: Path) -> None:
+    reports = await asyncio.gather(
+        *(mnspawn.alaunch(["sh", "-c", f"exit {n}"], no_python=True, nproc_per_node=1) for n in (0, 4))
+    )
+    assert [report.exit_status for report in reports] == [0, 4]
+
+
+async def test_a_cancellation_stops_the_run(own_home: Path) -> None:
+    started = own_home / "started"
+    command = ["sh", "-c", f"touch {started}; sleep 60"]
+    launching = asyncio.create_task(mnspawn.alaunch(command, no_python=True, nproc_per_node=2))
+    await wait_until_async(started.exists)
+    launching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await launching
+
+
+def test_ctrl_c_stops_the_run_and_is_raised_again(place: Place) -> None:
+    program = """
+try:
+    mnspawn.launch(["sh", "-c", "echo ready; sleep 60"], no_python=True, nproc_per_node=NPROCS, hosts=HOSTS)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    with place.start(program) as running:
+        running.wait_for(lambda: running.stdout.count("ready") == 2)
+        running.interrupt()
+        assert running.wait(15).stdout.endswith("interrupted\n")
