@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from mnspawn import errors, transport
+from mnspawn.engine.dial import dial
 from mnspawn.transport import SshOptions, Target
 from tests.support import LocalSshd
 
@@ -97,6 +98,16 @@ async def test_a_host_that_takes_connections_and_never_speaks(ssh_name: str, con
         error = await failure(ssh_name, config, Target("h", address="127.0.0.1", port=port))
     assert type(error) is errors.ConnectTimeout
     assert "does not speak SSH" in error.message
+
+
+async def test_a_dialled_host_says_what_it_was_waiting_for(ssh_name: str, config: Path) -> None:
+    shared = transport.create(ssh_name, SshOptions(config=config, connect_timeout=1.0))
+    with silent_listener() as port:
+        targets = [Target("h", address="127.0.0.1", port=port)]
+        answers = [answer async for _, answer in dial([shared], targets, connect_timeout=1.0)]
+    await shared.close()
+    assert [type(answer) for answer in answers] == [errors.ConnectTimeout]
+    assert "does not speak SSH" in str(answers[0])
 
 
 async def test_a_server_that_hangs_up_at_once_is_worth_another_try(ssh_name: str, config: Path) -> None:

@@ -10,6 +10,7 @@ from ..errors import ConnectTimeout, HostError
 from ..transport.base import Connection, Target, Transport
 
 WINDOW = 128  # hosts in all: one handshake costs about 3 ms of CPU here, and a file descriptor
+_GRACE = 1.0  # seconds
 PER_SERVER = 8  # sshd starts to drop connections over ten that are not yet let in (MaxStartups 10:30:100)
 
 
@@ -70,7 +71,8 @@ async def _persist(
                 deadline = now() + connect_timeout
                 backoff = Backoff(deadline)
             try:
-                async with asyncio.timeout_at(deadline):
+                # the transport minds the timeout of a first try itself, and says what it was waiting for
+                async with asyncio.timeout_at(deadline if refusal else deadline + _GRACE):
                     return await transport.connect(target)
             except TimeoutError:
                 raise refusal or ConnectTimeout(
