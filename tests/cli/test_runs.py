@@ -210,6 +210,44 @@ def test_local_copies_are_byte_exact(cluster: Cluster, run: str, tmp_path: Path)
         assert (folder / f"rank-{rank:04d}.err").read_bytes() == b"\xff\x00 50%\r100%\n"
 
 
+def test_files_of_hosts_are_followed_through_rotation_and_truncation(cluster: Cluster) -> None:
+    def at(host: str, command: str) -> None:
+        assert cluster[host].run("sh", "-c", command).status == 0
+
+    for host in ("h1", "h2"):
+        at(host, "rm -rf /tmp/l; mkdir /tmp/l; seq 1 50 > /tmp/l/a.log")
+    words = ("tail", "h[1-2]:/tmp/l/*.log", "-n", "1")
+    with cluster.start_mnspawn(*words) as running:
+        running.wait_for(
+            lambda: sorted(running.stdout.splitlines()) == ["[h1:/tmp/l/a.log] 50", "[h2:/tmp/l/a.log] 50"]
+        )
+        at("h1", "cd /tmp/l; echo more >> a.log; mv a.log a.log.1; echo last >> a.log.1; echo rotated > a.log")
+        at("h2", "cd /tmp/l; : > a.log")
+        running.wait_for(lambda: "rotated" in running.stdout)
+        at("h2", "cd /tmp/l; echo short > a.log; echo new > b.log")
+        running.wait_for(lambda: "short" in running.stdout and "new" in running.stdout)
+        running.interrupt()
+        finished = running.wait(10)
+    assert finished.status == 130
+    lines = finished.stdout.splitlines()
+    assert [line for line in lines if line.startswith("[h1")] == [
+        f"[h1:/tmp/l/a.log] {text}" for text in ("50", "more", "last", "rotated")
+    ]
+    assert {"[h2:/tmp/l/a.log] short", "[h2:/tmp/l/b.log] new"} <= set(lines)
+    cluster.wait_idle(5)
+
+
+def test_files_that_can_not_be_followed_are_told(cluster: Cluster) -> None:
+    with cluster.start_mnspawn("tail", "h1:/nowhere/x*", "nobody:/tmp/x") as running:
+        running.wait_for(lambda: running.stderr.count("\n") >= 2)
+        running.interrupt()
+        finished = running.wait(10)
+    assert "mnspawn: h1: no file matches /nowhere/x* yet\n" in finished.stderr
+    assert "mnspawn: nobody: " in finished.stderr
+    alone = cluster.mnspawn("tail", "nobody:/tmp/x")
+    assert (alone.status, alone.stdout) == (3, "")
+
+
 def test_clean_shows_first_and_then_removes_what_is_over(cluster: Cluster, run: str) -> None:
     def cleaned(*words: str) -> list[dict[str, Any]]:
         finished = cluster.mnspawn("clean", "--json", "--older-than", "0", *words).check()
@@ -239,7 +277,7 @@ def test_a_sandbox_can_not_be_detached(cluster: Cluster, tmp_path: Path) -> None
 def test_commands_about_a_run_want_one_that_is_known(cluster: Cluster, command: str) -> None:
     missing = cluster.mnspawn(command)
     assert missing.status == 2
-    assert "missing argument 'RUN'" in missing.stderr
+    assert "missing argument 'RUN" in missing.stderr
     unknown = cluster.mnspawn(command, "nothing", "-v")
     assert (unknown.status, unknown.stdout) == (2, "")
     assert unknown.stderr.startswith("mnspawn: RUN: expected a run known here, found 'nothing'\n")
