@@ -1,0 +1,105 @@
+import warnings
+from typing import Any
+
+import pytest
+
+from mnspawn.errors import UsageError
+from mnspawn.spawning import options
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+
+
+def read(nprocs: Any = 1, hosts: Any = None, **given: Any) -> options.Asked:
+    return options.read(nprocs, hosts, given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        ({"nprocs": 0}, ValueError, "nprocs: expected at least 1"),
+        ({"nprocs": -2}, ValueError, "found -2"),
+        ({"nprocs": 3.5}, TypeError, "expected a whole number, found 3.5"),
+        ({"nprocs": True}, TypeError, "expected a whole number"),
+        ({"nprocs": "2"}, TypeError, "expected a whole number"),
+        ({"node_rank": 1}, ValueError, r"The config option \(node_rank\) of `mnspawn.spawn` is not supported"),
+        ({"dry_run": True}, ValueError, r"\(dry_run\)"),
+        ({"start_method": "fork"}, ValueError, "copies the caller's memory"),
+        ({"start_method": "thread"}, ValueError, "cannot find context for 'thread'"),
+        ({"backend": "mpi"}, ValueError, "^paddle.distributed initialize error,.*'nccl'.*but got 'mpi'"),
+        ({"backend": "heter"}, ValueError, "backend must be one of 'gloo, nccl, bkcl, xccl'"),
+        ({"backend": 3}, TypeError, "backend"),
+        ({"hosts": 5}, TypeError, "hosts: expected text such as"),
+        ({"hosts": ["a", 5]}, TypeError, "found 5"),
+        ({"hosts": []}, ValueError, "hosts: expected one host or more"),
+        ({"hosts": " "}, ValueError, "hosts: expected one host or more"),
+        ({"hosts": b"a"}, TypeError, "hosts"),
+        ({"hosts": "a", "ips": "10.0.0.1"}, ValueError, "ips: expected hosts or ips"),
+        ({"hosts": "a", "sandbox": 2}, ValueError, "sandbox"),
+        ({"hosts": "a[1"}, UsageError, "a"),
+        ({"gpus": "0,1", "backend": "nccl"}, ValueError, r"selected devices\(2\).*spawn processes\(1\).*`gpus`"),
+        ({"xpus": "0,1", "backend": "bkcl"}, ValueError, "`xpus`"),
+        ({"gpus": 1, "backend": "nccl"}, TypeError, "gpus: expected ids"),
+        ({"gpus": "0,,1", "backend": "nccl", "nprocs": 3}, ValueError, "gpus: expected ids"),
+        ({"grace": -1}, UsageError, "seconds"),
+        ({"env": {"A=": "b"}}, UsageError, "A="),
+    ],
+)
+def test_what_can_not_be_used_is_told_in_the_contracts_exceptions(
+    arguments: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=text) as caught:
+        read(**arguments)
+    assert isinstance(caught.value, UsageError)
+
+
+def test_nothing_given_means_this_machine() -> None:
+    asked = read(-1)
+    assert asked.is_here
+    assert [host.transport for host in asked.hosts] == ["local"]
+    assert (asked.nprocs, asked.start_method, asked.backend, asked.selected) == (-1, "spawn", "auto", ())
+    assert asked.output == "plain"
+
+
+def test_an_allocation_or_a_variable_does_not_send_a_call_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MNSPAWN_HOSTS", "a,b")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    assert read().is_here
+
+
+@pytest.mark.parametrize("hosts", ["a,b", ["a", "b"], ("a", "b"), "a, b"])
+def test_hosts_are_a_text_or_several(hosts: Any) -> None:
+    asked = read(hosts=hosts)
+    assert [host.name for host in asked.hosts] == ["a", "b"]
+    assert (asked.is_here, asked.output) == (False, "prefix")
+
+
+def test_paddles_words_for_hosts_and_ports_mean_ours() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asked = read(ips="10.0.0.1, 10.0.0.2", cluster_node_ips="x", started_port=7000, selected_devices=None)
+    assert [host.name for host in asked.hosts] == ["10.0.0.1", "10.0.0.2"]
+    assert asked.settings.start_port == 7000
+    told = [str(warning.message) for warning in caught if warning.category is DeprecationWarning]
+    assert [name in text for name, text in zip(("started_port", "cluster_node_ips"), told, strict=True)] == [True] * 2
+
+
+@pytest.mark.parametrize("ip", ["127.0.0.1", " localhost "])
+def test_paddles_default_ip_is_this_machine(ip: str) -> None:
+    assert read(ips=ip).is_here
+
+
+def test_selected_devices_are_stripped_and_may_be_a_list() -> None:
+    assert read(2, backend="nccl", gpus="6, 7").selected == ("6", "7")
+    assert read(2, backend="bkcl", xpus=[0, 1]).selected == ("0", "1")
+    assert read(-1, backend="nccl", gpus="3").selected == ("3",)
+    assert read(2, backend="gloo", gpus="0").selected == ()
+
+
+def test_settings_of_the_environment_hold_and_arguments_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MNSPAWN_GRACE", "3")
+    monkeypatch.setenv("MNSPAWN_OUTPUT", "none")
+    assert (read().settings.grace, read().output) == (3.0, "none")
+    assert (read(grace=4).settings.grace, read(output="prefix").output) == (4.0, "prefix")
