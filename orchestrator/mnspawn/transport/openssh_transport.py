@@ -204,7 +204,7 @@ class OpensshTransport:
         argv = self.argv(target)
         if await self._has_session(argv, target):
             return _Connection(target, argv, self._folder, None, log)
-        control = str(self._folder / str(self._count))
+        control = str(log.path.with_name(log.path.name.removeprefix("log")))  # of this host alone, as its log is
         own = ["-o", "ControlMaster=yes", "-o", f"ControlPath={control}", "-o", "ControlPersist=no"]
         master = _Ssh([*argv, *own, "-N", "-v", "-E", str(log.path), "--", target.name], log)
         timeout = self._options.connect_timeout
