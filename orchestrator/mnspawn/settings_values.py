@@ -79,9 +79,9 @@ def _whole(found: object, lowest: int, highest: int, expected: str) -> int:
 
 
 def label(found: object, context: Context) -> str:
-    """A name for people that stays on one line of a list and is no option."""
-    if not isinstance(found, str) or not re.fullmatch(r"[^\s-][^\s]{0,63}", found) or not found.isprintable():
-        raise _bad("a name without blanks, up to 64 characters", found)
+    """A name for people that stays on one line of a list, is no option, and no HOSTS:PATTERN of `tail`."""
+    if not isinstance(found, str) or not re.fullmatch(r"[^\s:-][^\s:]{0,63}", found) or not found.isprintable():
+        raise _bad("a name without blanks and colons, up to 64 characters", found)
     return found
 
 

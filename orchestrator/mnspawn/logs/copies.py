@@ -97,6 +97,11 @@ class LocalCopies:
         return cls(folder)
 
     @property
+    def wanted_streams(self) -> frozenset[Stream]:
+        """Streams whose bytes are still kept."""
+        return frozenset() if self._has_failed else frozenset(SUFFIXES)
+
+    @property
     def backlog(self) -> int:
         """Bytes accepted and not yet written."""
         return self._writer.backlog + (self._events.backlog if self._events is not None else 0)

@@ -1,0 +1,64 @@
+"""One followed file: its last lines, what comes, rotation and truncation."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mnspawn_agent.posix import tailer
+from mnspawn_agent.posix.tailer import FollowedFile
+
+
+def opened(path: Path, content: bytes) -> FollowedFile:
+    path.write_bytes(content)
+    followed = FollowedFile(0, str(path))
+    assert followed.open(0)
+    return followed
+
+
+LINES = st.lists(st.sampled_from([b"\n", b"a", b"bcd\n", b"x" * 9]), max_size=30).map(b"".join)
+
+
+@given(content=LINES, count=st.integers(0, 12), block=st.integers(1, 20))
+def test_the_last_lines_begin_where_tail_says(
+    content: bytes, count: int, block: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    followed = opened(tmp_path_factory.getbasetemp() / "lines", content)
+    size, tailer.CHUNK = tailer.CHUNK, block
+    try:
+        start = followed.last_lines(count)
+    finally:
+        tailer.CHUNK = size
+        followed.close()
+    lines = content.split(b"\n")
+    ended = [line + b"\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+    assert content[start:] == b"".join(ended[max(0, len(ended) - count) :] if count else [])
+
+
+def test_bytes_are_read_once_and_counted(tmp_path: Path) -> None:
+    followed = opened(tmp_path / "f", b"abc")
+    assert (followed.read(2), followed.read(9), followed.read(9)) == (b"ab", b"c", b"")
+    with (tmp_path / "f").open("ab") as file:
+        file.write(b"def")
+    assert (followed.read(9), followed.offset, followed.position) == (b"def", 6, 6)
+    followed.close()
+
+
+def test_a_replaced_file_is_noticed_and_a_missing_one_awaited(tmp_path: Path) -> None:
+    followed = opened(tmp_path / "f", b"old")
+    os.rename(tmp_path / "f", tmp_path / "f.1")
+    assert not followed.has_been_replaced()
+    (tmp_path / "f").write_bytes(b"new")
+    assert followed.has_been_replaced()
+    assert followed.read(9) == b"old"
+    assert followed.open(0)
+    assert (followed.read(9), followed.offset, followed.position) == (b"new", 6, 3)
+    followed.close()
+
+
+def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("fifo", "", "nothing"):
+        assert not FollowedFile(0, str(tmp_path / name)).open(0)
