@@ -49,8 +49,8 @@ def keepers(run: str) -> list[str]:
     return found.stdout.split()
 
 
-def status(cluster: Cluster, *words: str) -> dict[str, Any]:
-    content = json.loads(cluster.mnspawn("status", "--json", *words).stdout)
+def status(cluster: Cluster, *words: str, env: dict[str, str] | None = None) -> dict[str, Any]:
+    content = json.loads(cluster.mnspawn("status", "--json", *words, env=env).stdout)
     assert isinstance(content, dict)
     return content
 
@@ -95,6 +95,7 @@ def test_another_controller_needs_only_the_hosts(cluster: Cluster, run: str, tmp
     assert [line.split()[:3] for line in listed if run in line] == [[run, "deep", "running"]]
     shown = cluster.mnspawn("logs", "deep", "-H", HOSTS, "-n", "1", "--stdout", env=env).check()
     assert sorted(shown.stdout.splitlines()) == ["[h1:0] up", "[h1:1] up", "[h2:2] up", "[h2:3] up"]
+    assert status(cluster, "deep", env={**env, "MNSPAWN_HOSTS": HOSTS})["state"] == "running"
     stopped = cluster.mnspawn("stop", run[:6], "-H", HOSTS, env=env).check()
     assert stopped.stderr.endswith(f"mnspawn: run {run} is stopped; nothing of it is left on 2 hosts\n")
     cluster.wait_idle(1)

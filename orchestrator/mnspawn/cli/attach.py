@@ -1,5 +1,6 @@
 """`mnspawn attach RUN`: the terminal of a run again, Ctrl-C and all."""
 
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -69,18 +70,26 @@ def attach(
 def in_charge(known: KnownRun, options: ViewOptions, listeners: list[Listener]) -> Sight:
     """Look at a run and be the one who looks after it on this machine, unless somebody does already."""
     known_runs = registry()
-    try:
-        if not (known_runs.folder(known.run) / "run.json").exists():
-            known_runs.remember(known)
-        with known_runs.tended(known.run):
-            sight = look(known, options, listeners)
-            assert sight is not None
-            if sight.has_ended:
+    with ExitStack() as stack:
+        try:
+            if not (known_runs.folder(known.run) / "run.json").exists():
+                known_runs.remember(known)
+            stack.enter_context(known_runs.tended(known.run))
+        except OSError as exc:
+            _say_forgotten(exc)
+        sight = look(known, options, listeners)
+        assert sight is not None
+        if sight.has_ended:
+            try:
                 known_runs.write_report(known.run, sight.report.describe())
-            return sight
-    except OSError as exc:
-        say(f"the run is not remembered on this machine: {exc.strerror or exc}")
-        raise
+            except OSError as exc:
+                _say_forgotten(exc)
+    return sight
+
+
+def _say_forgotten(error: OSError) -> None:
+    """A full disk here is no reason not to look at a run there."""
+    say(f"the run is not remembered on this machine: {error.strerror or error}")
 
 
 app = application("attach", SUMMARY, attach, EPILOG)

@@ -12,7 +12,7 @@ from mnspawn.cli import render
 from mnspawn.cli.console import closing, listeners_of
 from mnspawn.cli.words import told
 from mnspawn.compose import program_of
-from mnspawn.engine.registry import default_root
+from mnspawn.engine.registry import Registry, default_root
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.plan import Program
 from mnspawn.settings import Settings
@@ -57,7 +57,8 @@ def say_detached(run: str, is_asked: bool) -> int:
     if is_asked:
         render.print_out(f"{run}\n")
     lines = [f"mnspawn: run {run} goes on; mnspawn attach {run} takes it over, mnspawn stop {run} ends it"]
-    if not keeper.start(default_root(os.environ), run):
+    root = default_root(os.environ)
+    if Registry(root).tender(run) is None and not keeper.start(root, run):
         lines += told("nobody looks after it: a failing rank stops its own host only, until somebody attaches")
     render.print_ours(lines)
     return ExitStatus.OK

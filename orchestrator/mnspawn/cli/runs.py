@@ -98,7 +98,8 @@ def asked_hosts(settings: Settings, *, is_required: bool = False) -> "tuple[Host
 
 
 def find_run(word: str, settings: Settings) -> KnownRun:
-    """The run that a word means: known here, or told by the hosts that the command line names.
+    """The run that a word means: told by the hosts that the command line names; else known here, else told by the
+    hosts that the environment or the settings file names.
 
     Raises:
         UsageError: there is none, or several.
@@ -106,7 +107,12 @@ def find_run(word: str, settings: Settings) -> KnownRun:
     """
     hosts = asked_hosts(settings)
     if not hosts:
-        return _reached_as_said(registry().find(word), settings)
+        try:
+            return _reached_as_said(registry().find(word), settings)
+        except UsageError:
+            if all(getattr(settings, name) is None for name in LISTS):
+                raise
+            hosts = asked_hosts(settings, is_required=True)
     runs, answers = asyncio.run(api.find_runs(hosts, transport=settings.transport, ssh=compose.ssh_of(settings)))
     errors = [answer.error for answer in answers if answer.error is not None]
     try:
