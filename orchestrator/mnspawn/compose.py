@@ -12,7 +12,8 @@ from .transport.base import SshOptions
 if TYPE_CHECKING:
     from mnspawn_inventory import Host, InventoryError, Selection
 
-LISTS = ("hosts", "ips", "hostfile", "inventory", "include", "exclude", "limit")  # options that the inventory reads
+NARROWING = ("include", "exclude", "limit")  # options that choose among hosts
+LISTS = ("hosts", "ips", "hostfile", "inventory", *NARROWING)  # options that the inventory reads
 
 
 def request_of(settings: Settings, program: Program, hosts: "tuple[Host, ...]") -> RunRequest:

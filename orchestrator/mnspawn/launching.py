@@ -13,7 +13,33 @@ from .report import RunReport
 if TYPE_CHECKING:
     from mnspawn_inventory import Host
 
-NOT_FOR_PYTHON = ("json", "verbose", "dry_run")  # of the command line only
+OPTIONS = (
+    *(
+        "ips",
+        "hostfile",
+        "inventory",
+        "sandbox",
+        "include",
+        "exclude",
+        "limit",
+        "nproc_per_node",
+        "module",
+        "no_python",
+    ),
+    *(
+        "python",
+        "workdir",
+        "start_port",
+        "master_port",
+        "network",
+        "contract",
+        "env",
+        "keep_proxy",
+        "output",
+        "log_cap",
+    ),
+    *("name", "grace", "timeout", "connect_timeout", "orphan_grace", "ssh_config", "transport", "host_key_check"),
+)
 
 
 def launch(argv: str | os.PathLike[str] | Iterable[str], *, hosts: Any = None, **given: Any) -> RunReport:
@@ -55,10 +81,12 @@ def _background(argv: Any, hosts: Any, given: dict[str, Any]) -> Background:
 def _request(argv: Any, hosts: Any, given: dict[str, Any]) -> tuple[RunRequest, str]:
     words = (os.fspath(argv),) if isinstance(argv, str | os.PathLike) else tuple(os.fspath(word) for word in argv)
     for name in given:
-        if name in NOT_FOR_PYTHON or name not in settings.OPTION:
-            raise UsageError(f"expected the name of an option, found {name!r}", place="launch")
+        if name not in OPTIONS:
+            raise UsageError(f"expected one of the options {', '.join(OPTIONS)}, found {name!r}", place="launch")
     places = {"hosts": hosts, **{name: given.get(name) for name in ("ips", "hostfile", "inventory", "sandbox")}}
     is_here = all(value is None for value in places.values())
+    if is_here and any(given.get(name) is not None for name in compose.NARROWING):
+        raise UsageError("expected hosts to choose from, found none", place="hosts")
     environ = {name: value for name, value in os.environ.items() if name not in _PLACES}
     resolved = settings.resolve({**given, "hosts": hosts}, environ)
     program = compose.program_of(resolved, words)

@@ -17,7 +17,20 @@ if TYPE_CHECKING:
 PADDLE = ("start_method", "ips", "gpus", "xpus", "print_config", "backend")
 DEPRECATED = ("selected_devices", "started_port", "cluster_node_ips", "node_ip", "use_paddlecloud")
 OURS = (
-    *("hostfile", "inventory", "sandbox", "python", "workdir", "start_port", "master_port", "network", "contract"),
+    *(
+        "hostfile",
+        "inventory",
+        "sandbox",
+        *compose.NARROWING,
+        "name",
+        "log_cap",
+        "python",
+        "workdir",
+        "start_port",
+        "master_port",
+        "network",
+        "contract",
+    ),
     *("env", "keep_proxy", "output", "grace", "timeout", "connect_timeout", "orphan_grace", "ssh_config", "transport"),
     "host_key_check",
 )
@@ -104,6 +117,8 @@ def read(nprocs: object, hosts: object, given: Mapping[str, Any], caller: str = 
         ours.setdefault("start_port", given["started_port"])
     resolved = settings.resolve({**ours, **chosen}, _without_hosts(os.environ))
     is_here = not chosen and not resolved.sandbox and not given.get("use_paddlecloud")
+    if (is_here or resolved.sandbox) and any(given.get(name) is not None for name in compose.NARROWING):
+        raise OptionError("expected hosts to choose from, found none", place="hosts")
     if resolved.sandbox:
         found: tuple[Host, ...] = ()
     elif is_here:
