@@ -43,7 +43,7 @@ def _serve(link_in: int, link_out: int, version: str, is_cached: bool) -> int:
 
     guard = guardian.split()
     from . import facts
-    from .posix import limits, rundir
+    from .posix import limits, native, rundir
     from .posix.loop import Agent
     from .posix.wire import Wire
 
@@ -53,7 +53,7 @@ def _serve(link_in: int, link_out: int, version: str, is_cached: bool) -> int:
         known["root"], known["root_problem"] = rundir.find_root(), ""
     except rundir.NothingWritable as error:
         known["root"], known["root_problem"] = "", str(error)
-    hello = {"version": version, "facts": known, "cached": is_cached}
+    hello = {"version": version, "facts": native.outward(known), "cached": is_cached}
     return Agent(Wire(link_in, link_out), guard, hello, known["root"]).run()
 
 

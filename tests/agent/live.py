@@ -141,7 +141,10 @@ class Live:
 
     def _flush(self) -> None:
         if chunk := self.session.data_to_send(time.monotonic()):
-            self.write(chunk)
+            try:
+                self.write(chunk)
+            except BrokenPipeError:
+                pass  # it has gone: what it said before can still be read
 
     def until(self, condition: Callable[[SessionEvent], object], timeout: float = DEADLINE) -> SessionEvent:
         """Serve the wire until an event is as wanted (one that came before counts); gives it."""
@@ -154,6 +157,7 @@ class Live:
             seen = len(self.events)
             self._flush()
             chunk, self._first = self._first or self.read(max(0.0, deadline - time.monotonic())), b""
+            assert chunk, f"the link ended; stderr: {self.stderr.decode(errors='replace')}"
             self.session.receive(chunk, time.monotonic())
             for event in self.session.events():
                 self.events.append(event)
@@ -165,6 +169,7 @@ class Live:
         while count:
             self._flush()
             chunk, self._first = self._first or self.read(), b""
+            assert chunk, self.stderr
             self.session.receive(chunk[:count], time.monotonic())
             self.events += self.session.events()
             count -= min(count, len(chunk))
@@ -228,6 +233,9 @@ class Live:
     def finish(self, keep: bool = True) -> int:
         """Let the agent go; gives its exit status."""
         self.send(messages.FINISH, keep=keep)
+        while chunk := self.read():  # on a new wire nothing is sent before the agent has said what it has
+            self.session.receive(chunk, time.monotonic())
+            self._flush()
         return self.wait()
 
     # -- the end

@@ -245,8 +245,7 @@ def test_an_orphan_whose_trainers_end_waits_for_the_controller_to_ask(account: A
         with agent.come_back() as again:
             assert again.until_drained(0) == {0: 5}
             again.until_a(Complete)
-            again.send(messages.FINISH, keep=True)
-            assert again.wait() == 0
+            assert again.finish() == 0
         assert agent.wait() == 0
 
 
@@ -262,8 +261,7 @@ def test_a_controller_may_come_back_again_and_again(account: Account) -> None:
                 third.send(messages.STOP, grace=10.0)
                 assert third.until_a(Exited).stopped
                 third.until_a(Complete)
-                third.send(messages.FINISH, keep=True)
-                assert third.wait() == 0
+                assert third.finish() == 0
         assert agent.wait() == 0
 
 
@@ -284,6 +282,5 @@ def test_a_stranger_at_the_control_socket_does_not_end_the_run(account: Account,
             again.send(messages.STOP, grace=10.0)
             assert again.until_a(Exited).stopped
             again.until_a(Complete)
-            again.send(messages.FINISH, keep=True)
-            again.wait()
+            again.finish()
         agent.wait()

@@ -55,8 +55,7 @@ def test_a_run_that_loses_its_link_goes_on_where_it_was_under_every_python(
             assert again.until_drained(0) == {0: 0}
             assert again.text() == b"before\nafter\n"
             again.until_a(Complete)
-            again.send(messages.FINISH, keep=True)
-            assert again.wait() == 0
+            assert again.finish() == 0
         assert agent.wait() == 0
 
 
@@ -70,8 +69,7 @@ def test_a_link_cut_after_any_number_of_bytes_costs_none_of_the_output(account: 
         with agent.come_back() as again:
             assert again.until_drained(0, 1) == {0: 3, 1: 3}
             again.until_a(Complete)
-            again.send(messages.FINISH, keep=True)
-            assert again.wait() == 0
+            assert again.finish() == 0
         assert agent.wait() == 0
     for rank in (0, 1):
         assert again.text(rank) == b"".join(b"line %d of %d\n" % (n, rank) for n in range(100))
@@ -98,6 +96,31 @@ def test_the_tail_of_stderr_comes_with_the_exit(account: Account) -> None:
         agent.begin("/bin/sh", "-c", 'printf "one\\n 10%%\\r100%%\\nTraceback\\n\\n" >&2; exit 3')
         assert agent.until_a(Exited).tail == ("one", "100%", "Traceback")
         agent.finish()
+
+
+def check_a_home_named(account: Account, name: str) -> None:
+    account.home = account.home / name
+    account.home.mkdir()
+    account.env["XDG_STATE_HOME"] = str(account.home / name)
+    with Live(account) as agent:
+        agent.begin("/bin/sh", "-c", "pwd; echo caf\udce9", workdir=str(account.home))
+        agent.until_said(b"\n")
+        agent.cut()
+        with agent.come_back() as again:
+            assert again.until_drained(0) == {0: 0}
+            again.until_a(Complete)
+            assert again.finish() == 0
+    assert again.text().splitlines() == [str(account.home).encode(), b"caf\xe9"]
+
+
+@pytest.mark.parametrize("name", ["a b'c\"$x", "d" * 150], ids=["quotes", "long"])
+def test_a_home_may_have_any_name(account: Account, name: str) -> None:
+    check_a_home_named(account, name)
+
+
+def test_a_home_may_have_a_name_that_is_not_ascii(account: Account, agent_python: Path) -> None:
+    account.python = agent_python
+    check_a_home_named(account, "größe")
 
 
 def test_a_run_folder_is_for_its_owner_alone(account: Account) -> None:
@@ -156,7 +179,10 @@ def test_a_program_that_is_not_there_is_told_for_its_rank(account: Account) -> N
         assert agent.finish() == 0
 
 
-def test_arguments_and_values_arrive_byte_for_byte_and_stand_in_no_command_line(account: Account) -> None:
+def test_arguments_and_values_arrive_byte_for_byte_and_stand_in_no_command_line(
+    account: Account, agent_python: Path
+) -> None:
+    account.python = agent_python  # without a locale: Python 3.6 then takes every path and value for ASCII
     hard = "a b\n\t'\"$HOME`id`\\ größer \udce9 " + "x" * 100_000
     script = 'printf %s "$1$HARD"; until [ -e "$GO" ]; do sleep 0.02; done'
     go = account.home / "go"

@@ -8,7 +8,6 @@ from mnspawn.core.session import Complete, Done, Exited, Started
 from mnspawn_agent.posix import libc
 from mnspawn_agent.posix.marks import MarkWriter
 from mnspawn_agent.posix.spool import TAIL_LINES, Spool, Spools, tail_of
-from mnspawn_agent.protocol import messages
 from tests.agent.live import Account, Live
 from tests.support import wait_until
 
@@ -261,6 +260,5 @@ def test_output_that_was_truncated_while_the_link_was_down_is_left_out(account: 
             assert again.until_drained(0) == {0: 0}
             assert again.text() == b"new\n"
             again.until_a(Complete)
-            again.send(messages.FINISH, keep=True)
-            assert again.wait() == 0
+            assert again.finish() == 0
         assert agent.wait() == 0

@@ -6,7 +6,7 @@ import shutil
 import sys
 from typing import IO, Any, Dict, List, Optional
 
-from . import ports, pythons, rundir
+from . import native, ports, pythons, rundir
 
 Message = Dict[str, Any]
 
@@ -49,7 +49,8 @@ class Preparation:
     """What PREPARE asked for and what came of it. `reasons` is not empty when the host refuses."""
 
     def __init__(self, message: Message, root: str) -> None:
-        self.message = message
+        named = {name: native.inward(message[name]) for name in ("workdir", "python", "command", "files")}
+        self.message = message = dict(message, **named)
         self.run: str = message["run"]
         self.node_rank: int = message["node_rank"]
         self.ranks: List[int] = message["ranks"]

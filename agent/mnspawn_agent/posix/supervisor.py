@@ -12,7 +12,7 @@ from ..core.pod import Ended, Finished, PodMachine, PodState, Sweep
 from ..core.trainer import SendSignal, TrainerState
 from ..protocol import messages
 from ..protocol.exits import from_wait_status
-from . import attach, forkserver, libc, probe, reaper, rundir, spawner
+from . import attach, forkserver, libc, native, probe, reaper, rundir, spawner
 from .marks import MarkWriter
 from .prepare import Preparation
 from .spool import Spool, Spools, tail_of
@@ -93,7 +93,7 @@ class Supervisor:
     def _answer(self) -> None:
         prepared = self._prepared
         if prepared.reasons:
-            self._send(messages.make(messages.REFUSED, reasons=prepared.reasons))
+            self._send(messages.make(messages.REFUSED, reasons=native.outward(prepared.reasons)))
             return
         self._write_status("prepared")
         self._send(
@@ -101,10 +101,10 @@ class Supervisor:
                 messages.PREPARED,
                 ports=prepared.ports,
                 extra_ports=prepared.extra_ports,
-                run_dir=prepared.folder.path,
-                workdir=prepared.workdir,
-                python=prepared.python,
-                files=prepared.files,
+                run_dir=native.outward(prepared.folder.path),
+                workdir=native.outward(prepared.workdir),
+                python=native.outward(prepared.python),
+                files=native.outward(prepared.files),
                 reach=probe.probe([(address, port) for address, port in prepared.message["probes"]]),
             )
         )
@@ -118,16 +118,20 @@ class Supervisor:
         pod.start()
         for name, content in message["files"]:
             try:
-                prepared.folder.write(name, content.encode("utf-8", "surrogateescape"))
+                prepared.folder.write(native.inward(name), content.encode("utf-8", "surrogateescape"))
             except OSError as error:
                 self._notice("%s can't be written: %s" % (name, error))
-        base = _without(os.environ, message["unset"])
-        base.update(message["env"])
+        base = _without(os.environ, native.inward(message["unset"]))
+        base.update(native.inward(message["env"]))
         base.update(reaper.mark_of(prepared.run, prepared.node_rank))
         prepared.held.release()
         if sys.platform.startswith("linux"):
             libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
-        known = [t for t in message["trainers"] if t["rank"] in pod.trainers and not pod.trainers[t["rank"]].has_ended]
+        known = [
+            t
+            for t in native.inward(message["trainers"])
+            if t["rank"] in pod.trainers and not pod.trainers[t["rank"]].has_ended
+        ]
         if message["is_forked"] and known and sys.platform.startswith("linux"):
             self._fork(known, base)
         else:
@@ -174,7 +178,7 @@ class Supervisor:
 
     def _note_not_started(self, rank: int, error: str) -> None:
         self.pod.spawn_failed(rank)
-        self._errors[rank] = error
+        self._errors[rank] = error = native.outward(error)
         self.say(messages.NOT_STARTED, rank=rank, at=self._now(), error=error)
 
     def _fork(self, trainers: List[Dict[str, Any]], base: Dict[str, str]) -> None:
