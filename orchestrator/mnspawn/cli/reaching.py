@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mnspawn_inventory import Host
 
 SHARED = (
-    "hosts", "hostfile", "inventory", "sandbox",
+    "hosts", "hostfile", "inventory", "include", "exclude", "limit", "sandbox",
     "ssh_config", "transport", "host_key_check", "connect_timeout", "verbose",
 )  # fmt: skip
 EXPRESSION = "Names, gpu[01-16], @group, a!b, ..."
@@ -60,7 +60,7 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 
 def settings_of(given: dict[str, object], positional: Sequence[str] | None) -> Settings:
-    """The values of the options; hosts that stand by themselves count as --hosts, and choose within a --hostfile.
+    """The values of the options; hosts that stand by themselves count as --hosts.
 
     Raises:
         UsageError: a value can't be used, or hosts are named twice.
@@ -69,11 +69,7 @@ def settings_of(given: dict[str, object], positional: Sequence[str] | None) -> S
         return resolve(given, os.environ)
     if given.get("hosts") is not None:
         raise UsageError("expected hosts once, found --hosts as well", place="HOSTS")
-    expression = ",".join(positional)
-    if given.get("hostfile") is None:
-        settings = resolve({**given, "hosts": expression}, os.environ)
-    else:
-        settings = replace(resolve(given, os.environ), hosts=expression)
+    settings = resolve({**given, "hosts": ",".join(positional)}, os.environ)
     return replace(settings, origins={**settings.origins, "hosts": Origin("positional", "HOSTS")})
 
 
@@ -86,14 +82,17 @@ def chosen_hosts(settings: Settings, *, else_all: bool = False) -> "tuple[Host, 
     Raises:
         UsageError: there are none, or what was given can't be used.
     """
-    if settings.sandbox:
-        return ()
-    if else_all and not (settings.hosts or settings.ips or settings.hostfile or settings.inventory):
+    if (
+        not settings.sandbox
+        and else_all
+        and not (settings.hosts or settings.ips or settings.hostfile or settings.inventory)
+    ):
+        from mnspawn.cli.inventory import chosen
         from mnspawn_inventory.allocation import find_allocation
         from mnspawn_inventory.resolve import read_own
 
         if find_allocation(os.environ) is None and (own := read_own(os.environ, ".")) is not None and own.hosts:
-            return own.hosts
+            return chosen(own, None, settings.include, settings.exclude, settings.limit)
     return hosts_of(settings, os.environ)
 
 
