@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, Command] = {
     "ps": Command("mnspawn.cli.ps", "List runs."),
     "status": Command("mnspawn.cli.status", "Tell how a run stands."),
     "logs": Command("mnspawn.cli.logs", "Show what a run's ranks wrote."),
-    "tail": Command("mnspawn.cli.tail", "Follow a run."),
+    "tail": Command("mnspawn.cli.tail", "Follow a run, or any files of hosts."),
     "attach": Command("mnspawn.cli.attach", "Take a run over."),
     "detach": Command("mnspawn.cli.detach", "Let go of a run."),
     "stop": Command("mnspawn.cli.stop", "Stop a run."),

@@ -32,6 +32,7 @@ in ~/.config/mnspawn/settings.toml (MNSPAWN_SETTINGS names another file).
 Arguments win over the environment, and that over the file.
 
 Ctrl-C once stops all ranks, twice kills them, three times leaves at once.
+Ctrl-\\ lets go of the run, which goes on; mnspawn attach takes it over.
 
 Exit status: that of the rank that failed first (128 + signal if one killed
 it); else 0, 2 usage, 3 a host could not be used, 4 a host refused the plan,

@@ -21,7 +21,7 @@ LINES = 20
 WhatArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="RUN | HOSTS:PATTERN...",
+        metavar="RUN|HOSTS:PATTERN",
         help="A run's id, the beginning of it, or its name; or files of hosts.",
         show_default=False,
     ),
