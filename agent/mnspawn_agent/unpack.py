@@ -7,7 +7,7 @@ kept, best first, and the place it was read from ("" when it came over the link)
 import os
 import sys
 import time
-from importlib.machinery import ModuleSpec
+from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 KEEP_ARCHIVES = 4  # of other versions
@@ -113,6 +113,34 @@ class MemoryImporter:
         exec(compile(self.files[candidate], "<%s>" % candidate, "exec"), module.__dict__)
 
 
+class CarefulLoader(SourceFileLoader):
+    """Imports from a kept archive; byte code that a crash of the host has damaged is made anew."""
+
+    def get_code(self, fullname: str) -> Any:
+        try:
+            return SourceFileLoader.get_code(self, fullname)
+        except (EOFError, ValueError, TypeError, ImportError):  # as marshal.loads says it
+            from importlib.util import cache_from_source  # late: it is rarely needed, and not cheap
+
+            try:
+                os.unlink(cache_from_source(self.path))
+            except OSError:
+                pass  # a cache that can't be written: then so every time
+            return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def import_from(folder: str) -> None:
+    """Make what is kept in a folder importable."""
+
+    def hook(path: str) -> FileFinder:
+        if path != folder and not path.startswith(folder + os.sep):
+            raise ImportError("not ours", path=path)
+        return FileFinder(path, (CarefulLoader, [".py"]))
+
+    sys.path_hooks.insert(0, hook)
+    sys.path.insert(0, folder)
+
+
 def settle(content: bytes, archive: bytes, places: List[str], found: str) -> None:
     """Make the agent importable, from disk where possible."""
     files = dict(read_records(content))
@@ -129,6 +157,6 @@ def settle(content: bytes, archive: bytes, places: List[str], found: str) -> Non
             prune(os.path.dirname(folder), os.path.basename(folder))
         except OSError:
             pass  # a cache that has become read-only is still good to read
-        sys.path.insert(0, folder)
+        import_from(folder)
         return
     sys.meta_path.insert(0, MemoryImporter(files))

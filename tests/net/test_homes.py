@@ -122,3 +122,23 @@ def test_log_levels_and_python_settings_change_nothing(cluster: Cluster, level: 
     finally:
         cluster["h2"].remove("/root/.bashrc")
     assert sorted(done.stdout.splitlines()) == ["[h1:0] in", "[h2:1] in"], done
+
+
+def byte_code(cluster: Cluster) -> list[Path]:
+    return sorted(cluster["h1"].path("/root/.cache/mnspawn").rglob("*.pyc"))
+
+
+@pytest.mark.parametrize("kept", [0, 16, 20, 200, -200])
+def test_byte_code_that_a_crash_has_damaged_is_made_anew(cluster: Cluster, kept: int) -> None:
+    """A host that lost power just after its first run: files end early, or in zeros."""
+    command = ["--hosts", "h1", "--nproc-per-node", "1", "--no-python", "true"]
+    cluster.mnspawn(*command).check()
+    damaged = {}
+    for path in byte_code(cluster):
+        content = path.read_bytes()
+        damaged[path] = content[:kept] if kept >= 0 else content[:kept] + bytes(-kept)
+        path.write_bytes(damaged[path])
+    assert damaged
+    for _ in range(2):
+        assert cluster.mnspawn(*command).check().stderr == ""
+    assert any(path.read_bytes() != damaged.get(path) for path in byte_code(cluster))
