@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 
 from mnspawn_inventory import Host
 
-from .core.checkup import Finding
+from .core.checkup import CHECKS, Finding
+from .core.remote_command import compose, worst
 from .engine.checkup import Checkup, Examined
 from .engine.effective import Effective, effective
 from .engine.execute import Execution, OnOutput, Outcome
 from .engine.sites import reach_place
-from .engine.trusting import Known, accept, fetch_keys
+from .engine.trusting import Known, accept, changed, fetch_keys
 from .transport.base import SshOptions
 
 __all__ = [
+    "CHECKS",
     "Effective",
     "Examined",
     "Finding",
@@ -25,10 +27,13 @@ __all__ = [
     "Outcome",
     "Place",
     "accept",
+    "changed",
     "check",
+    "compose",
     "effective",
     "execute",
     "fetch_keys",
+    "worst",
 ]
 
 
@@ -67,7 +72,7 @@ async def execute(
     """Run one command line on every host, errors included, and the signal that ended it early, if one did.
 
     Args:
-        command: as core.remote_command composes it.
+        command: as `compose` makes it.
         on_output: makes, from the hosts' names, what takes output as it comes; then none is kept.
     """
     async with reach_place(place.hosts, place.sandbox, place.transport, place.ssh) as reached:

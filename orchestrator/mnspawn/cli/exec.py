@@ -11,7 +11,6 @@ from mnspawn import hosts as fleet
 from mnspawn.cli.reaching import HostsArgument, chosen_hosts, reaching, ssh_options
 from mnspawn.cli.render import print_error, print_ours
 from mnspawn.cli.words import counted, fold_hosts, told
-from mnspawn.core import remote_command
 from mnspawn.errors import ExitStatus, HostError, HostsUnusable, UsageError
 from mnspawn.hosts import OnOutput, Outcome
 from mnspawn.logs.lines import LineAssembler
@@ -65,7 +64,7 @@ def execute(
     words = context.meta["mnspawn.command"]
     if words is None:
         raise UsageError(NO_COMMAND, hint="mnspawn exec h1,h2 -- uptime")
-    command = remote_command.compose(words)
+    command = fleet.compose(words)
     if timeout is not None and not 0 < timeout < float("inf"):
         raise UsageError(f"expected seconds, more than 0, found {timeout:g}", place="--timeout")
     hosts = chosen_hosts(settings)
@@ -97,7 +96,7 @@ async def _perform(place: fleet.Place, command: str, stream: bool, sequential: b
         await output.aclose()
     _show_problems(outcomes, timeout)
     statuses = [_status(outcome) for outcome in outcomes if not outcome.is_stopped]
-    return remote_command.worst(statuses) if number is None else 128 + number
+    return fleet.worst(statuses) if number is None else 128 + number
 
 
 # -- output

@@ -22,7 +22,6 @@ from mnspawn.cli.reaching import (
 )
 from mnspawn.cli.render import print_error, print_out
 from mnspawn.cli.words import counted, fold_hosts, visible
-from mnspawn.core.checkup import CHECKS
 from mnspawn.errors import ExitStatus, HostError, HostsUnusable, UsageError
 from mnspawn.settings import Settings
 
@@ -46,7 +45,8 @@ def check(
     settings: Settings,
     hosts_argument: HostsArgument = None,
     ignore: Annotated[
-        str | None, typer.Option("--ignore", metavar="LIST", help=f"Findings that do not count: {', '.join(CHECKS)}.")
+        str | None,
+        typer.Option("--ignore", metavar="LIST", help=f"Findings that do not count: {', '.join(fleet.CHECKS)}."),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -77,8 +77,8 @@ def check(
 
 def _ignored(text: str | None) -> set[str]:
     names = {name.strip() for name in text.split(",")} if text is not None else set()
-    if unknown := sorted(names - set(CHECKS)):
-        raise UsageError(f"expected some of {', '.join(CHECKS)}, found {unknown[0]!r}", place="--ignore")
+    if unknown := sorted(names - set(fleet.CHECKS)):
+        raise UsageError(f"expected some of {', '.join(fleet.CHECKS)}, found {unknown[0]!r}", place="--ignore")
     return names
 
 
@@ -155,16 +155,10 @@ def trust(
     for path in dict.fromkeys(one.path for one in writable):
         count = sum(len(one.new) + len(one.changed) for one in writable if one.path == path)
         print_out(visible(f"{counted(count, 'key')} written to {path}") + "\n")
-    errors += [_refusal(one) for one in refused]
+    errors += [fleet.changed(one) for one in refused]
     if errors:
         print_error(HostsUnusable(errors))
     return ExitStatus.HOST_UNUSABLE if errors else ExitStatus.OK
-
-
-def _refusal(shown: "Known") -> HostError:
-    from mnspawn.engine.trusting import changed
-
-    return changed(shown)
 
 
 def _key_lines(shown: "Known") -> list[str]:
