@@ -49,6 +49,7 @@ def fail(tmp_path: Path) -> str:
 def test_the_first_failure_stops_all_and_is_told(
     cluster: Cluster, fail: str, rank: int, how: str, status: int, cause: str
 ) -> None:
+    """F13, F14: rank, host, pid, cause, last words, whom it stopped; its status is ours."""
     done = cluster.mnspawn("--hosts", cluster.hosts_option, "--nproc-per-node", "2", fail, str(rank), how)
     ended = time.time()
     assert done.status == status, done
@@ -83,6 +84,7 @@ def test_all_that_succeed_give_status_0_and_silence(cluster: Cluster) -> None:
 
 
 def test_what_a_trainer_left_behind_is_swept(cluster: Cluster, tmp_path: Path) -> None:
+    """F04: sessions of their own save nobody."""
     script = tmp_path / "family.py"
     script.write_text(
         "import os, subprocess, sys, time\n"
@@ -97,6 +99,7 @@ def test_what_a_trainer_left_behind_is_swept(cluster: Cluster, tmp_path: Path) -
 
 
 def test_trainers_that_ignore_term_are_killed_after_the_grace(cluster: Cluster, tmp_path: Path) -> None:
+    """F05: not before it, not long after it."""
     script = tmp_path / "stubborn.py"
     script.write_text(
         "import os, signal, sys, time\n"
@@ -111,6 +114,7 @@ def test_trainers_that_ignore_term_are_killed_after_the_grace(cluster: Cluster, 
 
 
 def test_trainers_have_the_grace_to_finish_their_work(cluster: Cluster, tmp_path: Path) -> None:
+    """F06: and what they print then is shown."""
     script = tmp_path / "careful.py"
     script.write_text(
         "import os, signal, sys, time\n"

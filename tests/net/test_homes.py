@@ -128,7 +128,7 @@ def byte_code(cluster: Cluster) -> list[Path]:
     return sorted(cluster["h1"].path("/root/.cache/mnspawn").rglob("*.pyc"))
 
 
-@pytest.mark.parametrize("kept", [0, 16, 20, 200, -200])
+@pytest.mark.parametrize("kept", [16, 200, -200])
 def test_byte_code_that_a_crash_has_damaged_is_made_anew(cluster: Cluster, kept: int) -> None:
     """A host that lost power just after its first run: files end early, or in zeros."""
     command = ["--hosts", "h1", "--nproc-per-node", "1", "--no-python", "true"]

@@ -61,6 +61,7 @@ NOISE = {
 
 @pytest.mark.parametrize("noise", NOISE)
 def test_login_shells_that_print_first(pair: Cluster, odd: VirtualHost, hello: str, noise: str) -> None:
+    """F21: framing finds the agent behind it."""
     odd.write("/root/.bashrc", NOISE[noise] + "\n")
     run_works(pair, hello)
 
@@ -89,6 +90,7 @@ def test_folders_that_run_no_programs(pair: Cluster, odd: VirtualHost, hello: st
 
 
 def test_an_agent_of_another_version_in_the_cache(pair: Cluster, odd: VirtualHost, hello: str) -> None:
+    """F30: what is kept is verified before it runs."""
     run_works(pair, hello)
     cache = odd.path("/root/.cache/mnspawn")
     kept = [path for path in cache.rglob("*") if path.is_file()]
@@ -99,6 +101,7 @@ def test_an_agent_of_another_version_in_the_cache(pair: Cluster, odd: VirtualHos
 
 
 def test_two_controllers_on_a_cold_cache(pair: Cluster, odd: VirtualHost, hello: str) -> None:
+    """F30: an archive is there whole or not at all."""
     command = ["--hosts", "h2", "--nproc-per-node", "1", hello]
     with pair.start_mnspawn(*command) as first, pair.start_mnspawn(*command) as second:
         for running in (first, second):
@@ -112,6 +115,7 @@ def test_an_ordinary_user(pair: Cluster, odd: VirtualHost, hello: str) -> None:
 
 
 def test_a_busy_server_lets_us_in_bit_by_bit(pair: Cluster, odd: VirtualHost) -> None:
+    """F27: tried again, with jitter, until all are in."""
     odd.configure_sshd("MaxStartups 2:50:4")
     aliases = "".join(f"Host n{number}\n  HostName {odd.address}\n  HostKeyAlias h2\n" for number in range(12))
     config = pair.home / "many"
@@ -142,6 +146,7 @@ def told(cluster: Cluster, hello: str, *words: str, hosts: str = "h1,h2", option
 
 
 def test_a_host_that_does_not_answer(pair: Cluster, odd: VirtualHost, hello: str) -> None:
+    """F23: told within the connect timeout."""
     odd.cut()
     told(pair, hello, "h2", "4 s")
 
@@ -160,6 +165,7 @@ def test_a_key_that_is_refused(pair: Cluster, odd: VirtualHost, hello: str) -> N
 
 
 def test_a_host_key_that_is_unknown(pair: Cluster, odd: VirtualHost, hello: str, tmp_path: Path) -> None:
+    """F24: with its fingerprint; nobody is asked."""
     (tmp_path / "known").write_text(pair.known_hosts.read_text().splitlines()[0] + "\n")
     config = tmp_path / "config"
     config.write_text(f"UserKnownHostsFile {tmp_path / 'known'}\n" + pair.ssh_config.read_text())
@@ -167,6 +173,7 @@ def test_a_host_key_that_is_unknown(pair: Cluster, odd: VirtualHost, hello: str,
 
 
 def test_a_host_key_that_has_changed(pair: Cluster, odd: VirtualHost, hello: str, tmp_path: Path) -> None:
+    """F24: never accepted."""
     lines = pair.known_hosts.read_text().splitlines()
     key = lines[0].split()[2]
     (tmp_path / "known").write_text("".join(" ".join([*line.split()[:2], key]) + "\n" for line in lines))
@@ -176,6 +183,7 @@ def test_a_host_key_that_has_changed(pair: Cluster, odd: VirtualHost, hello: str
 
 
 def test_a_host_without_python(pair: Cluster, odd: VirtualHost, hello: str) -> None:
+    """F20: in one line, and nothing was started anywhere."""
     odd.remove("/usr/bin/python*", "/usr/local/bin/python*", "/usr/libexec/platform-python")
     told(pair, hello, "h2", "python")
 
@@ -189,6 +197,7 @@ exec /usr/lib/real-python -S -c 'import sys; sys.version_info = (3, 5, 2, "final
 
 
 def test_a_host_with_a_python_that_is_too_old(pair: Cluster, odd: VirtualHost, hello: str) -> None:
+    """F20: with the version that was found."""
     odd.run("sh", "-c", "cp $(readlink -f /usr/bin/python3) /usr/lib/real-python").check()
     odd.remove("/usr/bin/python*", "/usr/local/bin/python*")
     odd.write("/usr/bin/python3", OLD_PYTHON, 0o755)
@@ -213,6 +222,7 @@ def test_a_forced_command(pair: Cluster, odd: VirtualHost, hello: str) -> None:
 
 
 def test_equal_errors_are_told_together(make_cluster: Callable[..., Cluster], hello: str) -> None:
+    """F23: by ranges of hosts."""
     cluster = make_cluster(5)
     for host in cluster.hosts[1:4]:
         host.remove("/usr/bin/python*")

@@ -54,6 +54,7 @@ def has_said_more(running: Running, said: int) -> bool:
     ids=["INT", "TERM", "HUP"],
 )
 def test_a_signal_stops_all_ranks(cluster: Cluster, sleep: str, number: int, status: int) -> None:
+    """F01, F10, F12: as root too, where sshd passes no signals on."""
     with started(cluster, sleep, ranks=6) as running:
         running.send_signal(number)
         done = running.wait(5)
@@ -64,6 +65,7 @@ def test_a_signal_stops_all_ranks(cluster: Cluster, sleep: str, number: int, sta
 
 
 def test_ctrl_c_once_kills_what_ignores_it_after_the_grace(cluster: Cluster, stubborn: str) -> None:
+    """F05: KILL follows TERM."""
     with started(cluster, stubborn, "--grace", "1", ranks=6) as running:
         running.interrupt()
         assert running.wait(5).status == 130
@@ -71,6 +73,7 @@ def test_ctrl_c_once_kills_what_ignores_it_after_the_grace(cluster: Cluster, stu
 
 
 def test_ctrl_c_twice_kills_at_once(cluster: Cluster, stubborn: str) -> None:
+    """F05, F07: nobody waits for a long grace."""
     with started(cluster, stubborn, "--grace", "60", ranks=6) as running:
         running.interrupt()
         running.wait_for(lambda: "stop" in running.stderr)
@@ -82,6 +85,7 @@ def test_ctrl_c_twice_kills_at_once(cluster: Cluster, stubborn: str) -> None:
 def test_ctrl_c_three_times_leaves_and_hosts_clean_up_alone(
     make_cluster: Callable[..., Cluster], stubborn: str
 ) -> None:
+    """F03, F11: a host out of reach keeps nobody."""
     cluster = make_cluster(2)
     with started(cluster, stubborn, "--grace", "2", "--orphan-grace", "1", ranks=4) as running:
         cluster["h2"].cut()  # or the second would do
@@ -95,6 +99,7 @@ def test_ctrl_c_three_times_leaves_and_hosts_clean_up_alone(
 
 
 def test_ctrl_c_while_hosts_are_still_being_dialled(make_cluster: Callable[..., Cluster], sleep: str) -> None:
+    """F07: pending connects are given up, agents that are there go."""
     cluster = make_cluster(2)
     cluster["h2"].cut()
     with cluster.start_mnspawn("--hosts", cluster.hosts_option, "--nproc-per-node", "1", sleep) as running:
@@ -107,6 +112,7 @@ def test_ctrl_c_while_hosts_are_still_being_dialled(make_cluster: Callable[..., 
 
 
 def test_hosts_clean_up_when_the_controller_is_killed(cluster: Cluster, sleep: str) -> None:
+    """F02: the link's end is the order to stop."""
     with started(cluster, sleep, "--orphan-grace", "1", "--grace", "1", ranks=6) as running:
         running.send_signal(signal.SIGKILL)
         running.wait(1)
@@ -114,6 +120,7 @@ def test_hosts_clean_up_when_the_controller_is_killed(cluster: Cluster, sleep: s
 
 
 def test_a_killed_agent_takes_its_trainers_with_it(make_cluster: Callable[..., Cluster], sleep: str) -> None:
+    """F19: told as the host's loss."""
     cluster = make_cluster(2)
     host = cluster["h2"]
     with started(cluster, sleep, "--grace", "1", "--orphan-grace", "1", ranks=4) as running:
@@ -128,6 +135,7 @@ def test_a_killed_agent_takes_its_trainers_with_it(make_cluster: Callable[..., C
 
 
 def test_a_host_that_is_switched_off_ends_the_run(make_cluster: Callable[..., Cluster], sleep: str) -> None:
+    """F03: no reset is ever sent."""
     cluster = make_cluster(2)
     with started(cluster, sleep, "--grace", "1", "--orphan-grace", "2", ranks=4) as running:
         cluster["h2"].off()
@@ -138,6 +146,7 @@ def test_a_host_that_is_switched_off_ends_the_run(make_cluster: Callable[..., Cl
 
 
 def test_a_cut_link_ends_the_run_on_both_sides(make_cluster: Callable[..., Cluster], sleep: str) -> None:
+    """F03: each side acts on silence alone."""
     cluster = make_cluster(2)
     with started(cluster, sleep, "--grace", "1", "--orphan-grace", "2", ranks=4) as running:
         cluster["h2"].cut()
@@ -150,6 +159,7 @@ def test_a_cut_link_ends_the_run_on_both_sides(make_cluster: Callable[..., Clust
 def test_a_link_that_comes_back_in_time_goes_on_and_loses_nothing(
     make_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
+    """F03: silence that ends in time costs nothing."""
     cluster = make_cluster(2)
     script = tmp_path / "count.py"
     script.write_text(

@@ -32,6 +32,7 @@ def flood(tmp_path: Path) -> str:
 
 
 def test_a_flood_from_four_ranks_loses_no_line(cluster: Cluster, flood: str) -> None:
+    """F47: 200 MB, every byte and every prefix checked."""
     size = 50_000_000
     command = ["--hosts", "h1,h2", "--nproc-per-node", "2", flood, str(size)]
     counts = dict.fromkeys(range(4), 0)
@@ -49,6 +50,7 @@ def test_a_flood_from_four_ranks_loses_no_line(cluster: Cluster, flood: str) -> 
 
 
 def test_a_stopped_reader_slows_no_trainer(cluster: Cluster, flood: str) -> None:
+    """F51: what is printed waits on the hosts."""
     size = 30_000_000
     command = ["--hosts", "h1,h2", "--nproc-per-node", "1", flood, str(size)]
     with cluster.start_mnspawn(*command, stdout=subprocess.PIPE) as running:
@@ -65,6 +67,7 @@ def test_a_stopped_reader_slows_no_trainer(cluster: Cluster, flood: str) -> None
 
 
 def test_a_stopped_reader_does_not_keep_a_stop_from_working(cluster: Cluster, tmp_path: Path) -> None:
+    """F51: orders never queue behind output."""
     script = tmp_path / "endless.py"
     script.write_text("import sys\nprint('up', file=sys.stderr, flush=True)\nwhile True:\n    print('x' * 1000)\n")
     command = ["--hosts", "h1,h2", "--nproc-per-node", "1", "--grace", "1", str(script)]
@@ -80,6 +83,7 @@ def test_a_stopped_reader_does_not_keep_a_stop_from_working(cluster: Cluster, tm
 
 
 def test_a_reader_that_leaves_does_not_end_in_a_traceback(cluster: Cluster, flood: str) -> None:
+    """F51: a closed pipe is normal."""
     command = ["--hosts", "h1,h2", "--nproc-per-node", "1", flood, "5000000"]
     with cluster.start_mnspawn(*command, stdout=subprocess.PIPE) as running:
         assert running.popen.stdout is not None
@@ -107,6 +111,7 @@ out.write(b"no newline at the end")
 
 
 def test_lines_of_any_shape_stay_whole(cluster: Cluster, tmp_path: Path) -> None:
+    """F47, F49: long and half lines, bytes that are no text, a character in two parts."""
     script = tmp_path / "shapes.py"
     script.write_text(SHAPES)
     done = cluster.mnspawn("--hosts", "h1,h2", "--nproc-per-node", "2", str(script)).check()
@@ -126,6 +131,7 @@ def test_lines_of_any_shape_stay_whole(cluster: Cluster, tmp_path: Path) -> None
 
 
 def test_what_was_printed_before_a_crash_arrives(cluster: Cluster, tmp_path: Path) -> None:
+    """F50: all of it, before the summary."""
     script = tmp_path / "crash.py"
     script.write_text(
         "import os, signal, sys\n"
@@ -141,6 +147,7 @@ def test_what_was_printed_before_a_crash_arrives(cluster: Cluster, tmp_path: Pat
 
 
 def test_plain_output_is_the_trainers_bytes(cluster: Cluster, tmp_path: Path) -> None:
+    """F49: byte for byte."""
     script = tmp_path / "bytes.py"
     script.write_text("import os\nos.write(1, bytes(range(256)) * 4000 + b'end')\n")
     command = ["--hosts", "h1", "--nproc-per-node", "1", "--output", "plain", str(script)]

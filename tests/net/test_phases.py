@@ -142,6 +142,25 @@ def test_a_host_that_can_not_be_told_to_stop_is_named(make_cluster: Callable[...
     cluster.wait_idle(15)  # silence, orphan grace, grace
 
 
+def test_a_controller_that_slept_goes_on_where_it_was(cluster: Cluster, tmp_path: Path) -> None:
+    """F03: a notebook that was closed for longer than a link's patience: both sides find each other again."""
+    script = tmp_path / "count.py"
+    script.write_text(
+        "import time\nfor number in range(130):\n    print('n', number, flush=True)\n    time.sleep(0.1)\n"
+    )
+    with cluster.start_mnspawn("--hosts", "h1,h2", "--nproc-per-node", "1", str(script)) as running:
+        running.wait_for(lambda: running.stdout.count(" n 3\n") == 2)
+        running.send_signal(signal.SIGSTOP)
+        spools = cluster["h1"].path("/root/.local/state/mnspawn/runs").glob("*/0/rank-0.out")
+        spool = max(spools, key=lambda path: path.stat().st_mtime)
+        wait_until(lambda: "n 120\n" in spool.read_text(), 30, "more than 10 s of silence")
+        running.send_signal(signal.SIGCONT)
+        done = running.wait(30).check()
+    for host, rank in (("h1", 0), ("h2", 1)):
+        own = [line for line in done.stdout.splitlines() if line.startswith(f"[{host}:")]
+        assert own == [f"[{host}:{rank}] n {number}" for number in range(130)]
+
+
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
 def test_the_first_of_several_failures_is_blamed(cluster: Cluster, tmp_path: Path, order: tuple[int, int]) -> None:
     """F15: by the hosts' own steady clocks, however near they fail and whoever's news comes first."""

@@ -46,6 +46,7 @@ def show(tmp_path: Path) -> str:
 
 
 def test_ranks_are_contiguous_per_host_and_every_variable_is_right(cluster: Cluster, show: str) -> None:
+    """F31, F35: addresses that others reach, whatever a host calls itself."""
     done = cluster.mnspawn("--hosts", cluster.hosts_option, "--nproc-per-node", "2", show).check()
     ranks = shown_by_rank(done.stdout)
     assert {rank: shown["host"] for rank, shown in ranks.items()} == {
@@ -88,6 +89,7 @@ def test_ranks_are_contiguous_per_host_and_every_variable_is_right(cluster: Clus
 
 
 def test_hosts_with_different_slots_share_the_ranks_in_order(cluster: Cluster, show: str) -> None:
+    """F35: global ranks contiguous, local ones from 0."""
     done = cluster.mnspawn("--hosts", "h2:1,h1:3", show).check()
     ranks = shown_by_rank(done.stdout)
     assert {rank: shown["host"] for rank, shown in ranks.items()} == {0: "h2", 1: "h1", 2: "h1", 3: "h1"}
@@ -118,6 +120,7 @@ NASTY = [
 
 
 def test_arguments_and_values_arrive_byte_for_byte(cluster: Cluster, show: str) -> None:
+    """F38, F39: whatever a shell would make of them."""
     values = {f"NASTY_{number}": value for number, value in enumerate(NASTY)}
     values["NASTY_LONG"] = "x'\"$\n" * 20_000
     options = [word for name in values for word in ("-x", name)]
@@ -131,6 +134,7 @@ def test_arguments_and_values_arrive_byte_for_byte(cluster: Cluster, show: str) 
 
 
 def test_values_are_in_no_command_line(cluster: Cluster, tmp_path: Path) -> None:
+    """F38: nor in a file, nor in the controller's own arguments."""
     script = tmp_path / "wait.py"
     script.write_text("import sys\nprint('ready', flush=True)\nsys.stdin.read()\nimport time\ntime.sleep(60)\n")
     secret = "hunter2-" * 4
@@ -181,6 +185,7 @@ def test_a_dry_run_starts_nothing_and_shows_what_a_run_gets(cluster: Cluster, sh
 
 
 def test_two_runs_at_once_do_not_touch_each_other(cluster: Cluster, tmp_path: Path) -> None:
+    """F08, F34: ports of their own; one is interrupted, the other goes on."""
     script = tmp_path / "wait.py"
     script.write_text(
         "import os, time\nprint('at', os.environ['PADDLE_CURRENT_ENDPOINT'], flush=True)\ntime.sleep(60)\n"
