@@ -52,6 +52,8 @@ GOOD: dict[str, dict[str, Any]] = {
     messages.DONE: {"leftovers": [], "swept": 0, "sizes": [[0, 1, 100]]},
     messages.LOST_OUTPUT: {"rank": 0, "stream": 1, "offset": 0, "count": 10},
     messages.STOPPING: {"reason": "SIGTERM", "grace": 10.0},
+    messages.LEFT: {"rank": 0, "stream": 1, "offset": 5, "count": 10},
+    messages.FILE: {"number": 0, "path": "/var/log/x", "inode": 7, "at": 0, "offset": 5},
     messages.FROM: {"rank": 0, "stream": 1, "offset": 5},
     messages.CAUGHT_UP: {},
     messages.GONE: {"reason": "killed", "leftovers": [7]},
@@ -60,11 +62,13 @@ GOOD: dict[str, dict[str, Any]] = {
     messages.START: START,
     messages.STOP: {"grace": 0},
     messages.SIGNAL: {"signal": "SIGUSR1", "ranks": None},
+    messages.SKIP: {"streams": [1, 2]},
     messages.DETACH: {},
     messages.WATCH: {
         "streams": [1, 2], "ranks": [0], "offsets": [[0, 1, 5]], "tail": 10, "since": None, "has_times": True,
         "is_following": True,
     },
+    messages.TAIL: {"patterns": ["/var/log/*.log"], "lines": 10, "resume": [["/var/log/x", 7, 5]]},
     messages.FINISH: {"keep": True},
 }  # fmt: skip
 FIELDS = [(kind, field) for kind, shape in sorted(SHAPES.items()) for field in shape]
