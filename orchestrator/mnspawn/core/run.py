@@ -271,7 +271,7 @@ class RunMachine:
 
     def _interrupt_cause(self, now: float, exit_status: int, name: str) -> None:
         if self.state in (R.STARTING, R.RUNNING):
-            self._blame(_Cause(now, exit_status, name))
+            self._blame(_Cause(now, exit_status, f"interrupted by {name}"))
 
     def stop_asked(self, now: float, grace: float, reason: str) -> None:
         """Somebody stops the run on a host: the others follow."""

@@ -430,7 +430,7 @@ def test_once_stops_twice_kills_three_times_leaves(make: Callable[[], RunMachine
     run.interrupt(8.0, SIGINT, "SIGINT")
     assert run.actions() == []
     report = run.report()
-    assert (report.exit_status, report.reason, report.seconds) == (130, "SIGINT", 7.0)
+    assert (report.exit_status, report.reason, report.seconds) == (130, "interrupted by SIGINT", 7.0)
     assert [host.is_confirmed for host in report.hosts] == [False, False]
 
 
