@@ -13,6 +13,8 @@ GROUP_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ZONE = re.compile(r"[A-Za-z0-9_.-]+")
 
+IPV4 = re.compile(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}", re.ASCII)
+
 MAX_NAME = 253  # RFC 1035, 2.3.4
 MAX_PORT = 65535
 
@@ -40,6 +42,11 @@ def is_ipv6(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_address(text: str) -> bool:
+    """Whether it is an IPv4 or IPv6 address."""
+    return bool(IPV4.fullmatch(text)) or is_ipv6(text)
 
 
 def check_host(text: str, place: Origin | None) -> str:

@@ -6,8 +6,8 @@ from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from pathlib import Path
 
-from mnspawn_inventory import select
-from mnspawn_inventory.allocation import add_addresses, find_allocation
+from mnspawn_inventory import names, select
+from mnspawn_inventory.allocation import find_allocation
 from mnspawn_inventory.draft import Draft
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats import OWN, read_into, read_inventory
@@ -33,7 +33,7 @@ def resolve(
     Args:
         hosts: a host expression; names are looked up in the hostfile or inventory given, where they must be, else in
             the user's and the project's own inventory, else they are plain SSH names.
-        ips: Paddle's list of addresses, which become the data addresses.
+        ips: the same in Paddle's word. An address is looked up as such, too, and is the data address of its host.
         hostfile: a file whose hosts all take part, unless `hosts` chooses among them. What it does not say of a host
             is looked up in the inventory.
         inventory: the same for an inventory of any format.
@@ -59,10 +59,9 @@ def resolve(
         chosen = select.choose(hosts, within, place, strict=listed is not None or inventory is not None)
         kind, source = "hosts", "--hosts"
     elif ips is not None and place is not None:
-        draft = Draft("--ips", "ips")
-        add_addresses(ips, draft, place)
         within = known
-        chosen = tuple(_by_address(host, known) for host in draft.finish().hosts)
+        listed_hosts = select.choose(ips, within, place)
+        chosen = _by_address(listed_hosts, known, place, strict=inventory is not None)
         kind, source = "ips", "--ips"
     else:
         allocated = find_allocation(environ) if listed is None and inventory is None else None
@@ -175,9 +174,28 @@ def _over(below: Host, above: Host) -> Host:
     )
 
 
-def _by_address(host: Host, known: Inventory | None) -> Host:
-    """The inventory's host that has this name or address, with the address as its data address."""
-    for one in known.hosts if known is not None else ():
-        if host.name in (one.name, one.data_address, one.address):
-            return _over(one, host)
-    return host
+def _by_address(hosts: tuple[Host, ...], known: Inventory | None, place: Origin, *, strict: bool) -> tuple[Host, ...]:
+    """The hosts of --ips: addresses are looked up as such in the inventory, and are the data addresses.
+
+    Args:
+        strict: a host that is not in the inventory is an error.
+
+    Raises:
+        InventoryError: a host is named twice, by its name and its address perhaps; or it is not in the inventory.
+    """
+    inventory = known.hosts if known is not None else ()
+    there = {host.name for host in inventory}
+    by_address = {address: one for one in reversed(inventory) for address in (one.address, one.data_address) if address}
+    found: dict[str, Host] = {}
+    for host in hosts:
+        one = host
+        if host.name not in there and names.is_address(host.name):
+            one = replace(host, data_address=host.name)
+            if host.name in by_address:
+                one = _over(by_address[host.name], one)
+        if strict and one.name not in there:
+            raise select.unknown(host.name, there, known, place)
+        if one.name in found:
+            raise InventoryError("a host is named twice", place=place, found=host.name, expected="each host once")
+        found[one.name] = one
+    return tuple(found.values())

@@ -41,7 +41,7 @@ def choose(
         if name in known:
             return True
         if strict:
-            raise _unknown(name, known, inventory, place)
+            raise unknown(name, known, inventory, place)
         names.check_host(name, place)
         return True
 
@@ -109,7 +109,7 @@ def _picked(
             return True
         if name in elsewhere and not operand.is_literal:
             return False  # a group may have hosts that don't take part
-        raise _unknown(name, known, None, place)
+        raise unknown(name, known, None, place)
 
     operands = parse(expression, place, known.__contains__)
     for operand in operands:
@@ -292,6 +292,7 @@ def _group(name: str, inventory: Inventory, place: Origin | None) -> list[str]:
     )
 
 
-def _unknown(name: str, known: Iterable[str], inventory: Inventory | None, place: Origin | None) -> InventoryError:
+def unknown(name: str, known: Iterable[str], inventory: Inventory | None, place: Origin | None) -> InventoryError:
+    """The error for a name that no host has."""
     where = f"in {inventory.source}" if inventory and inventory.source else "among the hosts"
     return InventoryError(f"no such host {where}", place=place, found=name, hint=did_you_mean(name, known))

@@ -68,6 +68,22 @@ def test_ips_are_data_addresses_and_found_in_the_inventory(tmp_path: Path) -> No
     ]
 
 
+def test_ips_mean_the_same_as_hosts(tmp_path: Path) -> None:
+    write(tmp_path / "mnspawn.toml", '[hosts."n[1-3]"]\naddress = "10.0.0.[1-3]"\n[groups]\ng = ["n[1-2]"]\n')
+    for text in ("n1:2,n3", "@g", "n[2-3]:0,1", "bob@n1:2222", "other:4", "@all!n2"):
+        assert resolve(ips=text, environ={}, cwd=tmp_path).hosts == resolve(hosts=text, environ={}, cwd=tmp_path).hosts
+    (host,) = resolve(ips="bob@10.0.0.2:4", environ={}, cwd=tmp_path).hosts
+    assert (host.name, host.address, host.data_address, host.user, host.slots) == (
+        *("n2", "10.0.0.2", "10.0.0.2"),
+        *("bob", 4),
+    )
+    for text in ("n1,10.0.0.1", "10.0.0.1,n1"):
+        with pytest.raises(InventoryError, match=r"^--ips: a host is named twice"):
+            resolve(ips=text, environ={}, cwd=tmp_path)
+    with pytest.raises(InventoryError, match=r"^--ips: no such host in "):
+        resolve(ips="10.0.0.9", inventory=str(tmp_path / "mnspawn.toml"), environ={})
+
+
 SLURM = {"SLURM_JOB_NODELIST": "n[1-2],m", "SLURM_TASKS_PER_NODE": "2(x2),4"}
 
 
@@ -133,7 +149,8 @@ def test_paddles_cloud_starts_from_its_first_pod_only() -> None:
         ({"hosts": ""}, "--hosts"),
         ({"ips": ""}, "--ips"),
         ({"ips": "a,a"}, "--ips"),
-        ({"ips": "10.0.0.1:8000"}, "--ips"),
+        ({"ips": "10.0.0.1:x"}, "--ips"),
+        ({"ips": "10.0.0.1;id"}, "--ips"),
         ({"hosts": "a", "ips": "b"}, "--ips"),
         ({"hostfile": ""}, "--hostfile"),
         ({"inventory": ""}, "--inventory"),
