@@ -247,8 +247,8 @@ def _own_name(name: str) -> Dict[str, Any]:
 
 def _look_up(name: str) -> Tuple[List[str], str]:
     try:
-        found = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
+        found = socket.getaddrinfo(os.fsencode(name), None, 0, socket.SOCK_STREAM)  # bytes: without the IDNA tables
+    except OSError as error:
         return [], str(getattr(error, "strerror", None) or error)
     return sorted({str(address[0]) for _, _, _, _, address in found})[:16], ""
 

@@ -131,7 +131,7 @@ class Execution:
                     await asyncio.wait([work, left], timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 stopped.cancel()
                 left.cancel()
-                await process.close()  # whoever still reads returns
+                work.cancel()  # it may wait for a host that is silent, or for whoever reads our output
         finally:
             await process.close()
         if outcome.status is None and not outcome.is_stopped and not outcome.is_timed_out:
