@@ -1,8 +1,8 @@
 """`mnspawn.spawn` of a function that does nothing against torch's, and a fork server against fresh interpreters.
 
-All are whole programs, the start of the caller's interpreter included. torch knows one machine, so eight hosts of two (a
-sandbox, over SSH) are compared with its sixteen processes here. torchrunx starts agents over SSH as we do; it is compared
-where it is installed beside torch (`make frameworks` installs torch).
+All are whole programs, the start of the caller's interpreter included. torch knows one machine, so eight hosts of two
+(a sandbox, over SSH) are compared with its sixteen processes here. torchrunx starts agents over SSH as we do; it is
+compared where it is installed beside torch (`make frameworks` installs torch).
 """
 
 import os
@@ -56,10 +56,9 @@ def has_torchrunx(python: str) -> bool:
     return subprocess.run([python, "-c", "import torchrunx"], capture_output=True, check=False).returncode == 0
 
 
-def run() -> list[Comparison]:
+def run() -> list[Comparison | str]:
     if not frameworks.is_installed("torch"):
-        print("spawn: left out, needs torch: make frameworks")
-        return []
+        return ["spawn: needs torch (make frameworks)"]
     torch = str(frameworks.python("torch"))
     rounds = min(ROUNDS, 3)  # sixteen imports of torch take their time
     with tempfile.TemporaryDirectory() as place:
@@ -71,7 +70,7 @@ def run() -> list[Comparison]:
             program(folder, f"{method}.py", IMPORTING.format(python=torch, method=method))
             for method in ("forkserver", "spawn")
         )
-        found = [
+        found: list[Comparison | str] = [
             compare("spawn(noop) x 4 here / torch's", here, theirs[0], rounds),
             compare("spawn(noop) on 8 hosts x 2 / torch's x 16 here", across, theirs[1], rounds),
             compare("import torch x 4: forkserver / spawn", fork, fresh, rounds),
