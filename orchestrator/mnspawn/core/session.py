@@ -1,6 +1,6 @@
 """The controller's half of a link: what the agent says, checked, in order, each byte once. No I/O, no clock."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -155,6 +155,8 @@ class LinkLost:
     last_heard: float
 
 
+STREAMS = frozenset((1, 2, 3))  # stdout, stderr, result
+
 SessionEvent = (
     Hello | Need | Prepared | Refused | Started | NotStarted | Output | Gap | Left | Exited | Drained | Done | Complete
     | StopAsked | CaughtUp | AgentGone | FileOpened | Remark | LinkLost
@@ -185,7 +187,12 @@ class HostSession:
         self._final: dict[tuple[int, int], int] | None = None
         self._is_complete = False
         self._events: list[SessionEvent] = []
+        self._ranks: frozenset[int] | None = None
         self._channel.grant(window)
+
+    def expect(self, ranks: Iterable[int]) -> None:
+        """Which ranks the host has; what its agent says of others is not believed."""
+        self._ranks = frozenset(ranks)
 
     # -- the wire --------------------------------------------------------------------------------------------------
     @property
@@ -264,10 +271,17 @@ class HostSession:
                 case channel.BlobChunk():
                     pass  # agents send none
 
+    def _is_strange(self, rank: int) -> bool:
+        return self._ranks is not None and rank not in self._ranks
+
     def _take_message(self, message: dict[str, Any]) -> None:
         problem = messages.problem_of(message)
         if problem:
             self._events.append(Remark(f"the agent sent a message that can't be used: {problem}"))
+            return
+        rank = message.get("rank")
+        if rank is not None and self._is_strange(rank):
+            self._events.append(Remark(f"the agent speaks of rank {rank}, which is none of this host's"))
             return
         now = self._heard
         match message:
@@ -339,6 +353,9 @@ class HostSession:
     def _take_output(self, output: channel.OutputChunk) -> None:
         rank, stream, offset, chunk, time = output
         size = len(chunk)
+        if stream not in STREAMS or self._is_strange(rank):
+            self.consumed(size)
+            return
         expected = self._next.get((rank, stream), 0)
         if offset > expected:
             self._skip(rank, stream, offset)

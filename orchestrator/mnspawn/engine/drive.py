@@ -333,6 +333,7 @@ class Drive:
                 self._preparation = prepare.Preparation(self._request, self._run, self._hosts, hellos)
                 self._machine.laid_out(self._preparation.ranks)
                 for link in self._links:
+                    link.session.expect(self._preparation.ranks[link.index])
                     link.send_message(self._preparation.message(link.index, self._cargo))
             case policy.StartAll():
                 self._start_all()

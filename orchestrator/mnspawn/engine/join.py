@@ -1,7 +1,6 @@
 """Brings an agent up on a connected host, or finds the one that is there. Decides nothing about the run."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -37,8 +36,7 @@ class Diagnostics:
 
     async def close(self) -> None:
         self._reader.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._reader
+        await asyncio.wait([self._reader])
 
 
 async def join(

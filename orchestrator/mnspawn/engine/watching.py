@@ -194,6 +194,7 @@ class View:
         window = min(WINDOW_MOST, max(WINDOW_LEAST, WINDOW_TOTAL // len(self._glances)))
         offsets = glance.session.offsets if glance.session is not None else {}
         session = said.HostSession(self._loop.time(), window, offsets=offsets)
+        session.expect(known.ranks[glance.index])
         glance.session = session
         session.send(
             messages.make(

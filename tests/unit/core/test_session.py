@@ -294,3 +294,18 @@ def test_a_new_wire_begins_with_a_whole_window() -> None:
     pair.pass_on()
     assert pair.agent.output_allowance == WINDOW
     assert text(pair.session.events()) == b""
+
+
+def test_what_an_agent_says_of_ranks_and_streams_that_are_not_its_own_is_not_believed() -> None:
+    session = HostSession(0.0, WINDOW)
+    session.expect([0, 1])
+    peer = Channel(0.0)
+    peer.send(messages.make(messages.STARTED, rank=7, pid=1, at=0.0))
+    peer.granted_to_us = 100
+    peer.send_output(0, 9, 0, b"strange stream", 0.0)
+    peer.send_output(7, 1, 0, b"strange rank", 0.0)
+    peer.send_output(1, 1, 0, b"own", 0.0)
+    session.receive(peer.data_to_send(0.0), 0.0)
+    told = session.events()
+    assert [type(event) for event in told] == [Remark, Output]
+    assert "rank 7" in told[0].text  # type: ignore[union-attr]
