@@ -44,6 +44,14 @@ def test_findings_are_folded_with_what_to_do(controller: Controller) -> None:
     assert done.stdout.splitlines()[-1] == "3 hosts: 3 with something wrong"
 
 
+def test_many_hosts_take_little_longer_than_few(controller: Controller) -> None:
+    few = controller.mnspawn("hosts", "check", "--sandbox", "8")
+    many = controller.mnspawn("hosts", "check", "--sandbox", "64")
+    assert (few.status, many.status) == (0, 0), many
+    # all of them are this machine: beside the waiting, each costs a tenth of a second of its processors
+    assert many.seconds < 2 * few.seconds + 64 * 0.3 / (os.cpu_count() or 1)
+
+
 # -- exec
 
 
