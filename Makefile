@@ -5,7 +5,7 @@ RUNTIME := .venv/.runtime
 DEV := .venv/.dev
 SOURCES := orchestrator agent inventory tests examples bench
 ARGS :=
-WORKERS := 4 # most tests wait most of the time
+WORKERS := $(shell nproc)
 
 .PHONY: help demo test check check-style check-types check-imports check-agent format bench frameworks clean
 
@@ -15,7 +15,7 @@ help:
 	@echo "make check       style, types, import rules, the agent's oldest Python"
 	@echo "make format      let ruff rewrite what it can"
 	@echo "make bench       compare with ssh on this machine"
-	@echo "make frameworks  install torch, paddle and jax apart (2 GB), so that make test runs them too"
+	@echo "make frameworks  install torch, paddle, jax and ansible apart (2 GB), so that make test runs them too"
 	@echo "make clean       remove what these made"
 
 $(RUNTIME): pyproject.toml constraints.txt .ci/venv
@@ -60,4 +60,4 @@ frameworks:
 	@.ci/frameworks
 
 clean:
-	rm -rf .venv .venv-torch .venv-paddle .venv-jax .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-torch .venv-paddle .venv-jax .venv-ansible .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

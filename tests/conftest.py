@@ -3,6 +3,7 @@
 import functools
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections import Counter
@@ -39,6 +40,9 @@ _PLACES = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    for number in (signal.SIGINT, signal.SIGHUP):  # a job in the background ignores them, and its children would too
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     pythons.agent_pythons()  # looked for before HOME changes
     outside = os.environ.setdefault("TESTS_OUTSIDE_TMPDIR", tempfile.gettempdir())  # also for the workers of xdist
     places = Path(tempfile.mkdtemp(prefix="mnspawn-", dir=outside))  # short: Unix sockets have 107 characters
@@ -120,13 +124,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """One line for each reason why tests were left out, and how to run them."""
-    reasons = Counter(
+    skipped = Counter(
         report.longrepr[2].removeprefix("Skipped: ")
         for report in terminalreporter.stats.get("skipped", ())
         if isinstance(report.longrepr, tuple)
     )
-    for reason, count in reasons.items():
-        terminalreporter.write_line(f"left out: {count} tests that {reason}")
+    for lack in _lacks().values():
+        if skipped[lack]:
+            terminalreporter.write_line(f"left out: {skipped[lack]} tests that {lack}")
 
 
 # -- what a test leaves behind
