@@ -1,8 +1,10 @@
 """What became of a run: every rank, every host, the first failure, the exit status. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+PHASES = ("connected", "ready", "prepared", "started", "ended")  # ready: its agent is up
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,15 @@ class RankOutcome:
 @dataclass(frozen=True, slots=True)
 class HostOutcome:
     """One host's end. `lost` says why it counts as lost; `leftovers` are pids that would not die;
-    `is_confirmed` is False where nobody could say that nothing is left."""
+    `is_confirmed` is False where nobody could say that nothing is left; `phases` has seconds since the run began at
+    which the host reached each of PHASES, as far as whoever reports has seen it."""
 
     host: str
     lost: str | None
     is_confirmed: bool
     leftovers: tuple[int, ...] = ()
     swept: int = 0
+    phases: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from mnspawn.api import KnownRun
 from mnspawn.cli.words import cause, counted, duration, ranks_of, summary, visible
-from mnspawn.report import HostOutcome, RankOutcome, RunReport
+from mnspawn.report import PHASES, HostOutcome, RankOutcome, RunReport
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -108,9 +108,19 @@ def report_lines(known: KnownRun | None, report: RunReport) -> list[str]:
             )
         )
     lines += ["", *columns(rows).splitlines(), ""]
-    lines += columns([("HOST", "END"), *((host.host, _end_of_host(host)) for host in report.hosts)]).splitlines()
+    lines += columns(_host_rows(report)).splitlines()
     told = summary(report)
     return [*lines, *([""] if told else []), *told]
+
+
+def _host_rows(report: RunReport) -> list[Sequence[str]]:
+    """When each host reached each phase, as far as anybody saw it, and how it ended."""
+    seen = [phase for phase in PHASES if any(phase in host.phases for host in report.hosts)]
+    rows: list[Sequence[str]] = [("HOST", *(phase.upper() for phase in seen), "END")]
+    for host in report.hosts:
+        times = (duration(host.phases[phase]) if phase in host.phases else "-" for phase in seen)
+        rows.append((host.host, *times, _end_of_host(host)))
+    return rows
 
 
 def _end_of(rank: RankOutcome) -> str:

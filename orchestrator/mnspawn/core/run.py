@@ -1,7 +1,7 @@
 """The run's policy: barriers, first failure stops all, interrupts, lost hosts, exit status. No I/O and no clock."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from mnspawn_agent.protocol.exits import as_shell_status, signal_name
@@ -78,6 +78,7 @@ class _Host:
     is_confirmed: bool = False
     leftovers: tuple[int, ...] = ()
     swept: int = 0
+    phases: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -155,6 +156,10 @@ class RunMachine:
         machine._is_adopted = True
         machine._ended = now
         return machine
+
+    def phase(self, host: int, name: str, at: float) -> None:
+        """A host reached one of report.PHASES; only its first time counts."""
+        self._hosts[host].phases.setdefault(name, round(at - self._began, 3))
 
     # -- before the start ------------------------------------------------------------------------------------------
     def connected(self, host: int) -> None:
@@ -319,7 +324,14 @@ class RunMachine:
             else:
                 first = None
         hosts = tuple(
-            HostOutcome(h.name, h.lost, h.is_confirmed or not h.ranks or self._started_at is None, h.leftovers, h.swept)
+            HostOutcome(
+                h.name,
+                h.lost,
+                h.is_confirmed or not h.ranks or self._started_at is None,
+                h.leftovers,
+                h.swept,
+                dict(h.phases),
+            )
             for h in self._hosts
         )
         if first is not None:

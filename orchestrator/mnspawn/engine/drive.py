@@ -168,6 +168,7 @@ class Drive:
                 if isinstance(outcome, HostError):
                     self._fail(index, outcome)
                 else:
+                    self._machine.phase(index, "connected", self._loop.time())
                     link.task = group.create_task(self._serve_host(link, outcome), name=f"link {link.name}")
 
     async def _serve_host(self, link: HostLink, connection: Connection) -> None:
@@ -268,18 +269,21 @@ class Drive:
                         link.send_blob(blob, self._cargo[blob].content)
             case said.Prepared():
                 link.prepared = event
+                machine.phase(link.index, "prepared", now)
                 machine.prepared(link.index, now)
                 self._look_for_refusals()
             case said.Refused(reasons):
                 self._refusals[link.index] = reasons
                 self._look_for_refusals()
-            case said.Started(rank, pid):
+            case said.Started(rank, pid, at):
+                machine.phase(link.index, "started", at)
                 machine.started(rank, pid)
             case said.NotStarted(rank, at, error):
                 machine.not_started(rank, at, error, now)
             case said.Exited():
                 machine.exited(event, now)
             case said.Done(leftovers, swept):
+                machine.phase(link.index, "ended", now)
                 machine.done(link.index, leftovers, swept)
             case said.Complete():
                 link.is_settled = True
@@ -302,6 +306,7 @@ class Drive:
             return
         link.hello = hello
         self._audience.tell(seen.HostConnected(time.time(), link.name, hello.facts, hello.is_cached))
+        self._machine.phase(link.index, "ready", self._loop.time())
         self._machine.connected(link.index)
         self._look_for_answers()
 

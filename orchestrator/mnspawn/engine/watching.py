@@ -231,7 +231,8 @@ class View:
         machine, now = self._machine, self._loop.time()
         glance.last_heard = now
         match event:
-            case said.Started(rank, pid):
+            case said.Started(rank, pid, at):
+                machine.phase(glance.index, "started", at)
                 machine.started(rank, pid)
             case said.NotStarted(rank, at, error):
                 machine.not_started(rank, at, error, now)

@@ -583,3 +583,11 @@ def test_whatever_happens_in_whatever_order_the_run_ends_when_its_hosts_do(scrip
     assert run.state is RunState.DONE
     assert report.exit_status != 0 or all(rank.code == 0 for rank in report.ranks)
     assert (report.exit_status == 0) == (report.reason == "every rank ended with status 0")
+
+
+def test_a_report_says_when_each_host_first_reached_each_phase() -> None:
+    run = RunMachine("r1", ["a", "b"], GRACE, now=100.0)
+    run.phase(0, "connected", 100.25)
+    run.phase(0, "started", 101.0)
+    run.phase(0, "started", 109.0)  # told again, over a new connection
+    assert [host.phases for host in run.report().hosts] == [{"connected": 0.25, "started": 1.0}, {}]
