@@ -30,7 +30,7 @@ def _row(one: Examined) -> tuple[str, ...]:
     cells = (
         one.host,
         ".".join(str(part) for part in _list(facts.get("python_version"))) or "?",
-        "memory" if not facts["cache"]["place"] else "cached" if facts["cache"]["was_here"] else "sent",
+        "memory" if not facts["cache"]["place"] else "cached" if facts["cache"].get("was_here") else "sent",
         f"{one.clock.offset:+.3f}±{one.clock.uncertainty:.3f} s",
         f"{cpus}" if usable == cpus else f"{usable:g} of {cpus}" if isinstance(usable, int | float) else f"{cpus}",
         _free(facts["memory"].get("available"), facts["memory"].get("total")),

@@ -20,9 +20,19 @@ from .sites import Reached
 
 CLOCK_SAMPLES = 5  # the quickest counts: on a busy network most of them wait somewhere
 ANSWER_LIMIT = 1 << 20  # a host with hundreds of addresses and devices says some KiB
-REACH_TIME = 30.0  # seconds: 64 silent hosts with 4 addresses and 2 ports, 64 at once, 3 s each, is 24 s
+REACH_TIME = 30.0  # seconds: 64 silent hosts with 4 addresses and 2 ports, 128 at once, 3 s each, are 12 s
 POOL_PORT = 20000  # where the rendezvous and ports that are not asked for by number are (the agent's ports.POOL)
-_FACTS = {"cache": dict, "runs": dict, "memory": dict, "limits": dict, "rdma": list, "logind": dict, "own_name": dict}
+_FACTS = {
+    "cache": dict,
+    "runs": dict,
+    "memory": dict,
+    "limits": dict,
+    "rdma": list,
+    "logind": dict,
+    "own_name": dict,
+    "netid": str,
+    "interfaces": list,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +148,8 @@ class Checkup:
                 samples.append((asked, asked + time.monotonic() - began, float(theirs)))
             visit.clock = checkup.clock_of(samples)
             facts = await self._ask(visit, {"ask": "host"}, self._timeout)
-            missing = [name for name, kind in _FACTS.items() if not isinstance(facts.get(name), kind)]
-            if missing:
-                raise BootstrapError(f"an answer without {', '.join(missing)}", host=host.name)
             visit.view = replace(view, facts=facts)
+            _check_facts(visit.view)
         except HostError as exc:
             self._fail(index, exc)
             await join.abandon(process, diagnostics)
@@ -244,12 +252,24 @@ class Checkup:
         own = [finding for finding in network if finding.host == name]
         address = addresses.get(index, "")
         interface = survey.interface_of(visit.view, address)
-        try:
-            found = checkup.examine(visit.view, visit.clock, is_shared=self._is_shared)
-        except (KeyError, TypeError, ValueError, AttributeError) as exc:  # facts are the host's word
-            error = BootstrapError(f"facts that make no sense: {exc!r}", host=name)
-            return Examined(name, None, findings=(checkup.refusal(name, error),))
+        found = checkup.examine(visit.view, visit.clock, is_shared=self._is_shared)
         return Examined(name, visit.view.facts, visit.clock, address, interface, (*found, *own))
+
+
+def _check_facts(view: survey.HostView) -> None:
+    """Find out whether all that is done with a host's facts can be done: they are the host's word.
+
+    Raises:
+        HostError: they make no sense.
+    """
+    missing = [name for name, kind in _FACTS.items() if not isinstance(view.facts.get(name), kind)]
+    if missing:
+        raise BootstrapError(f"an answer without {', '.join(missing)}", host=view.name)
+    try:
+        checkup.examine(view, None)
+        survey.candidate_addresses([replace(view, network=None)])
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise BootstrapError(f"facts that make no sense: {exc!r}", host=view.name) from exc
 
 
 def _peers(visits: Sequence[_Visit]) -> list[list[int]]:
