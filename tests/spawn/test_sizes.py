@@ -35,12 +35,10 @@ def check(received):
 print(mnspawn.spawn(check, (content,), nprocs=4, hosts=HOSTS).results())
 """
     hosts = [across.controller["h1"], across.controller["h2"]]  # type: ignore[index]
-    received = [host.path("/sys/class/net/eth0/statistics/rx_bytes") for host in hosts]
 
     def counts() -> list[int]:
         return [int(host.run("cat", "/sys/class/net/eth0/statistics/rx_bytes").check().stdout) for host in hosts]
 
-    assert received
     before = counts()
     assert across.check(program, timeout=100) == f"{[True] * 8}\n"
     for count, earlier in zip(counts(), before, strict=True):
@@ -48,8 +46,13 @@ print(mnspawn.spawn(check, (content,), nprocs=4, hosts=HOSTS).results())
 
 
 def test_nothing_of_a_spawn_stays_on_the_hosts(across: Place) -> None:
+    hosts = [across.controller[name] for name in ("h1", "h2")]  # type: ignore[index]
+
+    def kept() -> list[str]:
+        return [host.run("ls", "/root/.local/state/mnspawn/runs").stdout for host in hosts]
+
+    before = kept()
     assert across.check("print(mnspawn.spawn(len, ('secret',), nprocs=2, hosts=HOSTS).results())") == "[6, 6, 6, 6]\n"
-    for name in ("h1", "h2"):
-        host = across.controller[name]  # type: ignore[index]
-        assert host.run("find", "/root/.local", "/tmp", "/var/tmp", "-name", "*.pickle").stdout == ""
-        assert host.run("ls", "/root/.local/state/mnspawn/runs").stdout == ""
+    assert kept() == before
+    for host in hosts:
+        assert host.run("find", "/root", "/tmp", "/var/tmp", "-name", "*.pickle").stdout == ""
