@@ -78,7 +78,8 @@ def test_the_address_that_others_reach_is_taken(cluster: Cluster, endpoints: str
         assert "ones that other hosts have too: h[1-3]" in done.stderr, done
         done = cluster.mnspawn(*command, "aaa0", endpoints, timeout=20)
         assert done.status == 4, done
-        assert "h1: no address that the other hosts reach: 192.168.0.5 (h2: " in done.stderr, done
+        assert done.stderr.startswith("mnspawn: 3 hosts: no address that the other hosts reach: "), done
+        assert "unreachable" in done.stderr, done
 
 
 @pytest.mark.parametrize("network", ["10.77.0.0/24", "eth0", "fd77::/64"])
@@ -93,11 +94,10 @@ def test_a_network_can_be_chosen(cluster: Cluster, endpoints: str, network: str)
 def test_a_network_that_hosts_are_not_in_is_told_for_each(cluster: Cluster, endpoints: str, network: str) -> None:
     done = cluster.mnspawn("--hosts", cluster.hosts_option, "--nproc-per-node", "1", "--network", network, endpoints)
     assert (done.status, done.stdout) == (4, ""), done
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("  hint: ")]
-    assert len(lines) == 3, done
-    for host, line in zip(cluster, lines, strict=True):
-        assert line.startswith(f"mnspawn: {host.name}: expected an address in network {network}, found "), done
-        assert f"eth0 {host.address}" in line, done
+    assert done.stderr.startswith(
+        f"mnspawn: 3 hosts: expected an address in network {network}, found lo 127.0.0.1, eth0 "
+    )
+    assert done.stderr.splitlines()[0].endswith(": h[1-3]"), done
 
 
 def test_hosts_that_do_not_reach_each_other_are_refused_before_the_start(cluster: Cluster, endpoints: str) -> None:
