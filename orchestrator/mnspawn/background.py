@@ -32,13 +32,15 @@ class Background:
         request: RunRequest,
         listeners: Sequence[Listener],
         *,
+        control: Control | None = None,
         ends_with_us: bool = False,
         on_end: Callable[[], None] | None = None,
     ) -> None:
-        self.control = Control()
+        self.control = control or Control()
         self.ends_with_us = ends_with_us
         self.grace = request.grace
-        self._request = request
+        self._request: RunRequest | None = request
+        self._kept: object = None
         self._listeners = listeners
         self._on_end: list[Callable[[], None]] | None = [] if on_end is None else [on_end]
         self._ending = threading.Lock()
@@ -47,7 +49,9 @@ class Background:
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="mnspawn run", daemon=True)
 
-    def start(self) -> None:
+    def start(self, keep: object = None) -> None:
+        """Start the run; `keep` stays alive until it has ended."""
+        self._kept = keep
         _running.add(self)
         self._thread.start()
 
@@ -120,16 +124,19 @@ class Background:
             self._error = _only(exc)
         finally:
             self.control.release()
+            self._request = None  # its files may be large
             _running.discard(self)
             with self._ending:
                 calls, self._on_end = self._on_end, None
             for call in calls or ():
                 call()
+            self._kept = None
             self._end.set()
 
     async def _main(self) -> RunReport:
         from .engine.drive import Drive
 
+        assert self._request is not None
         try:
             outcome = await Drive(self._request, self._listeners, is_dry=False, control=self.control).execute()
             assert isinstance(outcome, RunReport)

@@ -193,6 +193,23 @@ def test_fifty_spawns_leave_nothing(own_home: Path) -> None:
     assert [path.name for path in (own_home / ".local/state/mnspawn/runs").iterdir()] == []
 
 
+def test_results_go_when_their_context_goes(here: Place) -> None:
+    program = """
+import gc, weakref
+gc.disable()
+context = mnspawn.spawn(lambda: bytes(20_000_000), nprocs=2)
+found, process = weakref.ref(context), context.processes[0]
+descriptors = len(os.listdir("/proc/self/fd"))
+context.results()
+print(len(os.listdir("/proc/self/fd")) - descriptors)
+del context
+print(found(), process.is_alive(), process.exitcode)
+process.join(), process.terminate(), process.kill()
+print(len(mnspawn.spawn(bytes, (1000,), nprocs=1).return_queues[0].get()))
+"""
+    assert here.check(program) == "-1\nNone False 0\n1000\n"
+
+
 def test_output_goes_where_pythons_own_goes(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mnspawn.spawn(lambda rank: print("from", rank), nprocs=2, pass_rank=True)
     mnspawn.spawn(lambda: print("marked"), nprocs=1, output="prefix")

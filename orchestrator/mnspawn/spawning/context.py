@@ -6,6 +6,7 @@ import logging
 import pickle
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -36,7 +37,10 @@ class SpawnContext:
         self._wording = wording
         self._stops_on_failure = stops_on_failure
         self._grace = run.grace
+        weakref.finalize(self, watcher.spill.close)  # results that nobody took
         self._joined: set[int] = set()
+        self._returns_taken: set[int] = set()
+        self._errors_taken: set[int] = set()
         self._results: dict[int, Any] = {}
         self._loading = threading.Lock()
         self._error: BaseException | None = None
@@ -51,16 +55,11 @@ class SpawnContext:
 
     @property
     def return_queues(self) -> list[Any]:
-        return self._queues(return_queue)
+        return [return_queue(self, process.rank, self._returns_taken) for process in self.processes]
 
     @property
     def error_queues(self) -> list[Any]:
-        return self._queues(error_queue)
-
-    def _queues(self, make: Callable[..., Any]) -> list[Any]:
-        """The same objects every time: what was taken from a queue is gone."""
-        kept: list[Any] = self.__dict__.setdefault(make.__name__, [make(self, p.rank) for p in self.processes])
-        return kept
+        return [error_queue(self, process.rank, self._errors_taken) for process in self.processes]
 
     def pids(self) -> list[int]:
         """Of all ranks, each as its host numbers it."""
@@ -285,8 +284,8 @@ class SpawnContext:
         watcher = self._watcher
         said = watcher.raised.get(rank.rank)
         if said is not None and not rank.stopped:
-            chain = watcher.spill.open(rank.rank) if said.is_pickled else None
-            return outcomes.raised(self._wording, rank, said, chain)
+            with watcher.spill.open(rank.rank) as chain:
+                return outcomes.raised(self._wording, rank, said, chain if said.is_pickled else None)
         error = outcomes.exited(self._wording, rank, watcher.statuses.get(rank.rank))
         if rank.rank in watcher.damaged:
             error.add_note(watcher.damaged[rank.rank])

@@ -1,6 +1,7 @@
 """One rank as its caller sees it: where it runs, whether it lives, how it ended; and Paddle's queues."""
 
 import signal
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -37,7 +38,7 @@ class SpawnedProcess:
     rank: int
     local_rank: int
     host: str
-    _owner: Owner = field(repr=False)
+    _owner: "weakref.ref[Owner]" = field(repr=False)  # it holds results, which are to go when nobody needs them
     pid: int | None = None
     exitcode: int | None = None
     stopped: bool = False
@@ -47,33 +48,43 @@ class SpawnedProcess:
         return f"rank {self.rank}"
 
     def is_alive(self) -> bool:
-        return self.pid is not None and self.exitcode is None and not self._owner.is_over(self.rank)
+        owner = self._owner()
+        return owner is not None and self.pid is not None and self.exitcode is None and not owner.is_over(self.rank)
 
     def join(self, timeout: float | None = None) -> None:
         """Wait for this rank's end, whatever it is."""
-        self._owner.wait_for_rank(self.rank, timeout, is_end=True)
+        owner = self._owner()
+        if owner is not None:  # else the run has ended
+            owner.wait_for_rank(self.rank, timeout, is_end=True)
 
     def terminate(self) -> None:
         """SIGTERM to the process and those that it started in its group."""
-        self._owner.send_signal(self.rank, signal.SIGTERM.name)
+        self._send(signal.SIGTERM)
 
     def kill(self) -> None:
         """SIGKILL to the process and those that it started in its group."""
-        self._owner.send_signal(self.rank, signal.SIGKILL.name)
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: signal.Signals) -> None:
+        owner = self._owner()
+        if owner is not None:
+            owner.send_signal(self.rank, number.name)
 
 
 class _Queue:
-    """What one rank sends, once."""
+    """What one rank sends, once. `taken` holds the ranks whose word was taken, for all queues of the kind."""
 
-    def __init__(self, owner: Owner, rank: int, has_it: Callable[[int], bool], take: Callable[[int], Any]) -> None:
+    def __init__(
+        self, owner: Owner, rank: int, taken: set[int], has_it: Callable[[int], bool], take: Callable[[int], Any]
+    ) -> None:
         self._owner = owner
         self._rank = rank
+        self._taken = taken
         self._has_it = has_it
         self._take = take
-        self._is_taken = False
 
     def empty(self) -> bool:
-        return self._is_taken or not self._has_it(self._rank)
+        return self._rank in self._taken or not self._has_it(self._rank)
 
     def get(self) -> Any:
         """Wait for what the rank sends.
@@ -82,20 +93,20 @@ class _Queue:
             EOFError: nothing will come any more.
             Exception: the run ended in it before anything came.
         """
-        if not self._is_taken:
+        if self._rank not in self._taken:
             self._owner.wait_for_rank(self._rank, None)
             if self._has_it(self._rank):
-                self._is_taken = True
+                self._taken.add(self._rank)
                 return self._take(self._rank)
             self._owner.raise_error()
         raise EOFError(f"rank {self._rank} sends nothing more")
 
 
-def return_queue(owner: Owner, rank: int) -> _Queue:
+def return_queue(owner: Owner, rank: int, taken: set[int]) -> _Queue:
     """Paddle's `return_queues[i]`: the rank's result."""
-    return _Queue(owner, rank, owner.has_returned, owner.result)
+    return _Queue(owner, rank, taken, owner.has_returned, owner.result)
 
 
-def error_queue(owner: Owner, rank: int) -> _Queue:
+def error_queue(owner: Owner, rank: int, taken: set[int]) -> _Queue:
     """Paddle's `error_queues[i]`: the rank's traceback, if it raised."""
-    return _Queue(owner, rank, lambda index: owner.traceback_of(index) is not None, owner.traceback_of)
+    return _Queue(owner, rank, taken, lambda index: owner.traceback_of(index) is not None, owner.traceback_of)

@@ -37,9 +37,11 @@ class Spill:
             self._end += len(chunk)
 
     def drop(self, rank: int) -> None:
-        """Forget a rank's bytes."""
+        """Forget a rank's bytes; with the last of them in it the file goes."""
         with self._lock:
             self._held -= sum(len(block) for block in self._blocks.pop(rank, []) if isinstance(block, bytes))
+            if not any(isinstance(block, tuple) for blocks in self._blocks.values() for block in blocks):
+                self._close_file()
 
     def size(self, rank: int) -> int:
         return sum(len(b) if isinstance(b, bytes) else b[1] for b in self._blocks.get(rank, ()))
@@ -59,9 +61,13 @@ class Spill:
         with self._lock:
             self._blocks.clear()
             self._held = 0
-            if self._file is not None:
-                self._file.close()
-                self._file = None
+            self._close_file()
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._end = 0
 
 
 class _Blocks(io.RawIOBase):

@@ -1,11 +1,13 @@
 """Starts a function on every rank: from the arguments of a spawn to its context."""
 
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from .. import compose, echo
 from ..background import Background
+from ..engine.control import Control
 from ..engine.request import Listener, RunRequest
 from ..plan import Program
 from . import devices, function, options, outcomes
@@ -53,20 +55,19 @@ def start(
     request = request_of(func, files, asked, wording is outcomes.PADDLE, stops_on_failure)
     if grace is not None and asked.settings.origin("grace").layer == "default":
         request = replace(request, grace=grace)
-    control: list[Background] = []
+    control = Control()
 
     def stop_all(process: SpawnedProcess) -> None:
         if stops_on_failure:
-            control[0].control.stop(request.grace, f"rank {process.rank} on {process.host} failed")
+            control.stop(request.grace, f"rank {process.rank} on {process.host} failed")
 
     watcher = Watcher(stop_all)
     shown = echo.listener_of(asked.output)
     listeners: list[Listener] = [watcher] if shown is None else [shown, watcher]
-    run = Background(request, listeners, ends_with_us=daemon, on_end=watcher.end)
-    control.append(run)
+    run = Background(request, listeners, control=control, ends_with_us=daemon, on_end=watcher.end)
     context = SpawnContext(run, watcher, wording, stops_on_failure=stops_on_failure)
-    watcher.owner = context
-    run.start()
+    watcher.owner = weakref.ref(context)
+    run.start(keep=context)
     return context
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable
 
 from ..events import (
@@ -37,7 +38,7 @@ class Watcher:
         self.damaged: dict[int, str] = {}
         self.has_failed = False
         self.is_over = False
-        self.owner: Owner | None = None
+        self.owner: weakref.ref[Owner] | None = None
         self._on_failure = on_failure
         self._subscribers: list[Callable[[], None]] = []
         self._readers: dict[int, records.Reader] = {}
