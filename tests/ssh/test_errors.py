@@ -1,5 +1,6 @@
 """Each way in which a host can be out of reach is one clear error, whatever the transport; nobody is asked."""
 
+import logging
 import os
 import pty
 import socket
@@ -93,11 +94,14 @@ async def test_a_name_that_nobody_knows(ssh_name: str, config: Path) -> None:
     assert "no-such-host.invalid" in error.message
 
 
-async def test_a_host_that_takes_connections_and_never_speaks(ssh_name: str, config: Path) -> None:
+async def test_a_host_that_takes_connections_and_never_speaks(
+    ssh_name: str, config: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with silent_listener() as port:
         error = await failure(ssh_name, config, Target("h", address="127.0.0.1", port=port))
     assert type(error) is errors.ConnectTimeout
     assert "does not speak SSH" in error.message
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []  # no library's traceback
 
 
 async def test_a_dialled_host_says_what_it_was_waiting_for(ssh_name: str, config: Path) -> None:
@@ -118,10 +122,11 @@ async def test_a_server_that_hangs_up_at_once_is_worth_another_try(ssh_name: str
     assert "MaxStartups" in (error.hint or "")
 
 
-async def test_the_wrong_service(ssh_name: str, config: Path) -> None:
+async def test_the_wrong_service(ssh_name: str, config: Path, caplog: pytest.LogCaptureFixture) -> None:
     with hanging_up(b"HTTP/1.0 400 Bad Request\r\n\r\n") as port:
         error = await failure(ssh_name, config, Target("h", address="127.0.0.1", port=port))
     assert isinstance(error, errors.Unreachable)
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 
 def with_key(server: LocalSshd, tmp_path: Path, *options: str) -> Path:
@@ -242,12 +247,11 @@ async def test_too_many_keys(ssh_name: str, tmp_path: Path) -> None:
     ("line", "file"),
     [("not enough", "known_hosts"), ("@nobody host ssh-ed25519 AAAA", "known_hosts")],
 )
-@pytest.mark.parametrize("name", ["asyncssh", "paramiko"])
 async def test_a_broken_known_hosts_is_named_with_its_line(
-    name: str, local_sshd: LocalSshd, line: str, file: str
+    ssh_name: str, local_sshd: LocalSshd, line: str, file: str
 ) -> None:
     local_sshd.known_hosts.write_text(f"# fine\n{line}\n")
-    error = await failure(name, local_sshd.ssh_config, Target("local"))
+    error = await failure(ssh_name, local_sshd.ssh_config, Target("local"))
     assert type(error) is errors.SettingsUnusable
     assert f"{local_sshd.known_hosts}:2" in error.message
 

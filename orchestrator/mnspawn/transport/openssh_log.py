@@ -66,12 +66,19 @@ def _unknown(match: re.Match[str], log: str, host: str) -> errors.HostError:
     return errors.HostKeyUnknown(f"{key} is not in known_hosts", host=host, hint=hint)
 
 
+def _revoked(match: re.Match[str], log: str, host: str) -> errors.HostError:
+    shown = re.search(r"Server host key: (\S+) (\S+)", log)
+    key = f"its {shown.group(1)} key {shown.group(2)}" if shown else "its host key"
+    return errors.HostKeyChanged(f"{key} is revoked in known_hosts", host=host, hint="do not connect to it")
+
+
 def _denied(match: re.Match[str], log: str, host: str) -> errors.HostError:
     methods = match.group(1)
     tried = re.findall(r"Offering public key: (.+?) (?:\S+) (SHA256:\S+)", log)
-    keys = (
-        f"; tried {', '.join(f'{path} ({print_})' for path, print_ in tried)}" if tried else "; there was none to try"
-    )
+    missing = list(dict.fromkeys(re.findall(r"no such identity: (.+?): ", log)))
+    keys = "; there was none to try" + (f", {', '.join(missing)} is not there" if missing else "")
+    if tried:
+        keys = f"; tried {', '.join(f'{path} ({print_})' for path, print_ in tried)}"
     if "publickey" not in methods.split(","):
         return errors.AuthRefused(
             f"the server takes no keys, only {methods}, and nothing is ever asked here",
@@ -121,7 +128,7 @@ def _resolve(match: re.Match[str], log: str, host: str) -> errors.HostError:
 # the first that is found holds
 TABLE: tuple[tuple[str, _Make], ...] = (
     (r"REMOTE HOST IDENTIFICATION HAS CHANGED", _changed),
-    (r"Host key .*revoked", _simple(errors.HostKeyChanged, "its host key is revoked", "do not connect to it")),
+    (r"REVOKED HOST KEY DETECTED|[Hh]ost key .*revoked", _revoked),
     (r"host key is known for .* and you have requested strict checking|Host key verification failed", _unknown),
     (r"Could not resolve hostname (\S+): (.*)", _resolve),
     (

@@ -14,10 +14,19 @@ import signal
 import tempfile
 from pathlib import Path
 
-from mnspawn.errors import ChannelRefused, ConnectionClosed, HostError, TransportUnavailable, UsageError
+from mnspawn.errors import (
+    ChannelRefused,
+    ConnectionClosed,
+    HostError,
+    HostKeyUnknown,
+    SettingsUnusable,
+    TransportUnavailable,
+    UsageError,
+)
 from mnspawn.transport import openssh_log
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.child import ChildProcess, end
+from mnspawn.transport.host_keys import HostKeys
 from mnspawn.transport.route import ACCEPT_NEW, Router, check_names
 
 _KEPT = 1 << 20  # of a log: about 500 bytes for each command
@@ -219,10 +228,22 @@ class OpensshTransport:
             raise
         if not is_connected:
             await end(master)
-            raise openssh_log.explain(log.text, target.name)
+            raise self._explain(log.text, target)
         # should the master refuse, ssh would dial anew: this makes it give up instead
         through = ["-o", "ControlMaster=no", "-o", f"ControlPath={control}", "-o", "ProxyCommand=/bin/false"]
         return _Connection(target, [*self.argv(Target(target.name)), *through], self._folder, master, log)
+
+    def _explain(self, log: str, target: Target) -> HostError:
+        """What ssh ended for. It passes over broken lines of known_hosts in silence: we look for them."""
+        error = openssh_log.explain(log, target.name)
+        if isinstance(error, HostKeyUnknown) and self._router is not None:
+            try:
+                HostKeys().entries(self._router.hop(target))
+            except SettingsUnusable as exc:
+                return exc
+            except HostError:  # of ssh_config: ssh itself has understood it
+                pass
+        return error
 
     def argv(self, target: Target) -> list[str]:
         """ssh and its options for a target, up to the name."""

@@ -5,6 +5,7 @@ paramiko's send blocks while the window or the socket is full, and tells nobody 
 
 import asyncio
 import contextlib
+import logging
 import queue
 import signal
 import threading
@@ -21,7 +22,11 @@ _HIGH = 1 << 18  # bytes that wait for the writer before write() waits
 
 
 class SignallingTransport(Transport):
-    """paramiko's Transport, told of deaths by signal: paramiko itself drops exit-signal."""
+    """paramiko's Transport, told of deaths by signal: paramiko itself drops exit-signal. It logs for debugging only."""
+
+    def _log(self, level: int, msg: Any, *args: Any) -> None:
+        # its errors come as exceptions, too; as log records they would put tracebacks on the user's terminal
+        super()._log(min(level, logging.DEBUG), msg, *args)  # type: ignore[misc]
 
     def _on_request(channel: paramiko.Channel, message: paramiko.Message) -> None:  # type: ignore[misc]
         position = message.packet.tell()
