@@ -76,7 +76,7 @@ def test_hosts_that_can_not_be_used_do_not_keep_the_others_from_it(make_cluster:
     done = cluster.mnspawn("exec", cluster.hosts_option, "--", "sh", "-c", "echo here; exit 2")
     assert done.status == 3, done
     assert "h[1,4] (2)" in done.stdout.splitlines()
-    assert "2 hosts: no key was accepted for ... tried" in done.stderr
+    assert "2 hosts: no key was accepted for " in done.stderr
     assert ": h[2-3]" in done.stderr
 
 

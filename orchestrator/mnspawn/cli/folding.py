@@ -1,4 +1,4 @@
-"""Messages of many hosts that say the same, as one: addresses and keys that differ are left out. Pure."""
+"""Messages of many hosts that say the same, as one: addresses and keys that differ stand side by side, a few. Pure."""
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 NAME = "\0"  # stands for the host's own name
 LEFT_OUT = "..."
+SHOWN = 3  # of the words in which messages differ; the first ones are enough to see what kind of thing differs
 _SPACES = re.compile(r"(\s+)")
 
 
@@ -66,8 +67,10 @@ def _shape(text: str, host: str) -> tuple[str, ...]:
 
 
 def _merged(texts: Sequence[str]) -> str:
-    """The words that all have; of the same shape they are."""
-    return "".join(
-        words[0] if len(set(words)) == 1 else LEFT_OUT
-        for words in zip(*(_SPACES.split(text) for text in texts), strict=True)
-    )
+    """One text for all; of the same shape they are. Where words differ, the first few stand side by side."""
+    return "".join(_beside(words) for words in zip(*(_SPACES.split(text) for text in texts), strict=True))
+
+
+def _beside(words: Sequence[str]) -> str:
+    distinct = list(dict.fromkeys(words))
+    return "|".join(distinct[:SHOWN] if len(distinct) <= SHOWN else [*distinct[:SHOWN], LEFT_OUT])

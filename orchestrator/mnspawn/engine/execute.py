@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from ..core import remote_command
-from ..errors import HostError, HostLost
+from ..errors import ChannelRefused, HostError, HostLost
 from ..transport.base import Connection, RemoteProcess
 from .dial import dial
 from .interrupts import handled
@@ -109,9 +109,14 @@ class Execution:
             outcome.error = connection
         else:
             try:
-                await self._run(outcome, await connection.run(self._command))
+                async with asyncio.timeout(self._connect_timeout):  # a link cut right after the login answers nothing
+                    process = await connection.run(self._command)
+                await self._run(outcome, process)
             except HostError as exc:
                 outcome.error = exc
+            except TimeoutError:
+                reason = f"connected, but no session within {self._connect_timeout:g} s"
+                outcome.error = ChannelRefused(reason, host=outcome.host)
             finally:
                 await connection.close()
         if self._on_end is not None:
