@@ -256,6 +256,18 @@ async def test_a_broken_known_hosts_is_named_with_its_line(
     assert f"{local_sshd.known_hosts}:2" in error.message
 
 
+@pytest.mark.parametrize("line", ["other ssh-ed25519 AAAAbroken", "other", "other 1024 35 1234567", "@nobody a b c"])
+async def test_a_broken_line_of_known_hosts_does_not_matter_to_a_host_that_is_known(
+    ssh_name: str, local_sshd: LocalSshd, line: str
+) -> None:
+    local_sshd.known_hosts.write_text(f"{line}\n{local_sshd.known_hosts.read_text()}{line}\n")
+    shared = transport.create(ssh_name, SshOptions(config=local_sshd.ssh_config, connect_timeout=TIMEOUT))
+    try:
+        assert await (await (await shared.connect(Target("local"))).run("true")).wait() == 0
+    finally:
+        await shared.close()
+
+
 async def test_a_broken_ssh_config_is_named_with_its_line(ssh_name: str, local_sshd: LocalSshd) -> None:
     config = local_sshd.ssh_config
     config.write_text(f"# fine\nPort many\n{config.read_text()}")

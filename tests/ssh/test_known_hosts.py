@@ -79,6 +79,16 @@ def test_replacing_takes_out_the_hosts_old_key_and_nothing_else(path: Path) -> N
     assert [entry.key for entry in known_hosts.read(path) if entry.speaks_of("h1") and not entry.marker] == [blob(7)]
 
 
+def test_what_is_broken_stays_in_its_line(path: Path) -> None:
+    broken = "h3 ssh-ed25519 AAAAbroken\x0c\u2028 comment\nh4 1024 35 123456\n"
+    path.write_text(broken + line("h1", blob(1)) + line("h2", blob(2)))
+    known_hosts.write(path, "h1", [blob(7)], hash_names=False, replace=True)
+    assert path.read_text().startswith(broken + line("h2", blob(2)) + "h1 ")
+    problem = known_hosts.KnownHosts().problem([path])
+    assert problem is not None
+    assert problem.place == f"{path}:1"
+
+
 def asyncssh_transport(server: LocalSshd) -> AsyncsshTransport:
     shared = transport.create("asyncssh", SshOptions(config=server.ssh_config))
     assert isinstance(shared, AsyncsshTransport)

@@ -25,7 +25,7 @@ class HostKeys:
         """The lines that speak of the hop by its alias, or by address and port.
 
         Raises:
-            HostError: a line can't be read.
+            HostError: a file can't be read.
         """
         return self._entries(hop, names_of(hop.address, hop.port, hop.known_as))
 
@@ -34,7 +34,18 @@ class HostKeys:
             try:
                 return self._known.entries(hop.known_hosts, names)
             except UsageError as exc:
-                raise SettingsUnusable(str(exc), host=hop.name, hint="mend or remove that line") from exc
+                raise SettingsUnusable(str(exc), host=hop.name) from exc
+
+    def check_lines(self, hop: Hop) -> None:
+        """For a host that was not found: return when no line of known_hosts is broken; any may have been meant for it.
+
+        Raises:
+            HostError: one is; it is named.
+        """
+        with self._lock:
+            problem = self._known.problem(hop.known_hosts)
+        if problem is not None:
+            raise SettingsUnusable(str(problem), host=hop.name, hint="mend or remove that line") from problem
 
     def known_kinds(self, hop: Hop) -> list[str]:
         """The types of the host's known keys; empty when a certificate or any key will do."""
@@ -57,6 +68,7 @@ class HostKeys:
         Raises:
             HostKeyChanged: known_hosts says that it has another one, or that this one is revoked.
             HostKeyUnknown: known_hosts says nothing, and new keys are not accepted.
+            SettingsUnusable: known_hosts says nothing, but has a broken line.
         """
         kind, found = keys.kind_of(key), keys.fingerprint(key)
         entries = self.entries(hop)
@@ -81,6 +93,7 @@ class HostKeys:
             if any(entry.key == key and not entry.marker for entry in others):
                 return
         if hop.host_key_check != ACCEPT_NEW:
+            self.check_lines(hop)
             raise HostKeyUnknown(
                 f"its {kind} key {found} is not in known_hosts",
                 host=hop.name,

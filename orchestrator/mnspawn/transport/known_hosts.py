@@ -4,6 +4,7 @@ import base64
 import binascii
 import hmac
 import os
+import re
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -37,8 +38,10 @@ class Entry:
 class KnownHosts:
     """Several files, read when they are first asked for, and again when they have changed.
 
+    As for ssh, a broken line only matters to a host that is not found: see `problem`.
+
     Raises (from `entries`):
-        UsageError: a line is not known_hosts; `place` is file:line.
+        UsageError: a file can't be read.
     """
 
     def __init__(self) -> None:
@@ -52,6 +55,10 @@ class KnownHosts:
             for name in names:
                 found.update({(entry.path, entry.number): entry for entry in file.find(name)})
         return list(found.values())
+
+    def problem(self, files: Sequence[Path]) -> UsageError | None:
+        """What is wrong with the first broken line of the files; `place` is file:line."""
+        return next((problem for path in files for problem in self._load(path).problems), None)
 
     def is_hashed(self, path: Path) -> bool:
         return bool(self._load(path).hashed)
@@ -76,7 +83,8 @@ class KnownHosts:
         version = _version(path)
         file = self._files.get(path)
         if file is None or file.version != version:
-            file = _File(version, read(path))
+            problems: list[UsageError] = []
+            file = _File(version, read(path, problems), problems)
             self._files[path] = file
         return file
 
@@ -84,8 +92,9 @@ class KnownHosts:
 class _File:
     """What is known of one file, ready to be asked: hashed lines cost about a microsecond each and question."""
 
-    def __init__(self, version: tuple[int, int, int], entries: Sequence[Entry]) -> None:
+    def __init__(self, version: tuple[int, int, int], entries: Sequence[Entry], problems: Sequence[UsageError]) -> None:
         self.version = version
+        self.problems = problems
         self.lines = 0
         self.exact: dict[str, list[Entry]] = {}
         self.hashed: list[tuple[bytes, bytes, Entry]] = []
@@ -125,15 +134,25 @@ def _version(path: Path) -> tuple[int, int, int]:
     return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def read(path: Path) -> list[Entry]:
-    """All lines of a file; a file that is not there has none."""
+def read(path: Path, problems: list[UsageError] | None = None) -> list[Entry]:
+    """All lines of a file; a file that is not there has none. Broken ones are left out, and told in `problems`."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as exc:
         raise UsageError(f"can't read it: {exc.strerror}", place=str(path)) from exc
-    return [entry for number, line in enumerate(lines, 1) if (entry := _parse(line, path, number))]
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = _parse(line, path, number)
+        except UsageError as exc:
+            if problems is not None:
+                problems.append(exc)
+            continue
+        if entry is not None:
+            found.append(entry)
+    return found
 
 
 def _parse(line: str, path: Path, number: int) -> Entry | None:
@@ -144,6 +163,8 @@ def _parse(line: str, path: Path, number: int) -> Entry | None:
     place = f"{path}:{number}"
     if marker not in ("", "cert-authority", "revoked"):
         raise UsageError(f"expected @cert-authority or @revoked, found @{marker}", place=place)
+    if len(words) > 3 and words[1].isdecimal() and words[2].isdecimal():
+        return None  # a key of SSH 1, which nobody speaks any more
     if len(words) < 3:
         raise UsageError("expected names, a key type and a key", place=place)
     try:
@@ -222,7 +243,7 @@ def _append(path: Path, lines: Sequence[str]) -> None:
 
 def _rewrite(path: Path, stale: dict[int, Entry], name: str, lines: Sequence[str]) -> None:
     kept = []
-    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+    for number, line in enumerate(re.findall(rb"[^\n]*\n|[^\n]+$", path.read_bytes()), 1):
         if number in stale:
             others = [pattern for pattern in stale[number].patterns if pattern.lower() != name]
             if not others or stale[number].patterns[0].startswith("|") or len(others) == len(stale[number].patterns):

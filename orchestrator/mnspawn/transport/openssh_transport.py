@@ -238,7 +238,7 @@ class OpensshTransport:
         error = openssh_log.explain(log, target.name)
         if isinstance(error, HostKeyUnknown) and self._router is not None:
             try:
-                HostKeys().entries(self._router.hop(target))
+                HostKeys().check_lines(self._router.hop(target))
             except SettingsUnusable as exc:
                 return exc
             except HostError:  # of ssh_config: ssh itself has understood it
