@@ -88,7 +88,7 @@ class _Client(asyncssh.SSHClient):
         if self.conn is None:
             return "the host does not answer"
         if self.conn.get_extra_info("server_version") is None:
-            return "something takes connections there but does not speak SSH"
+            return sockets.NO_SSH
         return "the server stopped answering while it " + ("let us in" if self.is_authenticating else "said who it is")
 
 
@@ -299,8 +299,7 @@ def _closed(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostErro
     if client is None:
         error = errors.ConnectionClosed(f"the connection is gone ({_reason(exc)})", host=hop.name)
     elif conn is not None and conn.get_extra_info("server_version") is None:
-        hint = "too many connections at once (MaxStartups), or a firewall? it was tried again"
-        return errors.ConnectionClosed(f"{hop.place} hung up before it said anything", host=hop.name, hint=hint)
+        return sockets.hung_up(hop)
     elif not client.has_key:  # it may have hung up before we could see for ourselves
         return _no_common(exc, hop, client)
     else:

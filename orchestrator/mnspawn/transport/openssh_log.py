@@ -8,6 +8,10 @@ from mnspawn import errors
 # debug lines that say how far it came
 CONNECTED = "Entering interactive session"
 SESSION_OPENED = "master session id"
+CLOSED = r"kex_exchange_identification: |Connection (?:closed|reset) by|Broken pipe|Connection to .* closed"
+PROXY = re.compile(r"Executing proxy command: exec (.*?)\s*$", re.MULTILINE)
+JUMP = re.compile(r"-W '\[\S+\]:\d+' (\S+)$")  # in what ProxyJump makes of itself
+BEFORE = re.compile(r" -J (\S+) ")
 LEVELS = re.compile(r"^debug\d: ")
 
 
@@ -17,13 +21,41 @@ def own_words(log: str) -> list[str]:
     return [line for line in lines if line and not LEVELS.match(line) and not line.startswith(("OpenSSH_", "@@@@"))]
 
 
-def explain(log: str, host: str) -> errors.HostError:
-    """The error that a log ends in."""
+def explain(log: str, host: str, said: str = "") -> errors.HostError:
+    """The error that a log ends in.
+
+    Args:
+        said: what came on its stderr: the words of a ProxyCommand, or of the ssh to the first jump host.
+    """
+    if "Remote protocol version" not in log and (proxy := PROXY.search(log)):
+        words = said.strip().splitlines()
+        if words and (jump := JUMP.search(proxy.group(1))):
+            before = BEFORE.search(proxy.group(1))
+            return _jump_failed(jump.group(1), before.group(1) if before else "", said, host)
+        if re.search(CLOSED, log, re.MULTILINE):
+            why = f" ({words[-1]})" if words else ""
+            hint = f"see what it says: {proxy.group(1)}"
+            return errors.ConnectionClosed(
+                f"its ProxyCommand ended before the server answered{why}", host=host, hint=hint
+            )
     for pattern, make in TABLE:
         if match := re.search(pattern, log, re.MULTILINE):
             return make(match, log, host)
-    said = own_words(log) or ["it ended without a word"]
-    return errors.HostError(f"ssh: {said[-1]}", host=host, hint=f"try `ssh -v {host}`")
+    last = (own_words(log) or ["it ended without a word"])[-1]
+    return errors.HostError(f"ssh: {last.removeprefix('ssh: ')}", host=host, hint=f"try `ssh -v {host}`")
+
+
+def _jump_failed(jump: str, before: str, said: str, host: str) -> errors.HostError:
+    """What the ssh to a jump host ended for; `before` are the jump hosts on the way to that one."""
+    if before:
+        jump = f"{before},{jump}"
+    if refused := re.search(r"^channel \d+: open failed: (.+?)\s*$", said, re.MULTILINE):
+        which = f"of the jump hosts {jump} one can't reach the next" if before else f"jump host {jump} can't reach it"
+        return errors.Unreachable(f"{which}: {refused.group(1)}", host=host)
+    error = explain(said, jump)
+    error.message = f"{'jump hosts' if before else 'jump host'} {jump}: {error.message}"
+    error.host = host
+    return error
 
 
 def timed_out(log: str, host: str, connect_timeout: float) -> errors.HostError:
@@ -132,8 +164,8 @@ TABLE: tuple[tuple[str, _Make], ...] = (
     (r"host key is known for .* and you have requested strict checking|Host key verification failed", _unknown),
     (r"Could not resolve hostname (\S+): (.*)", _resolve),
     (
-        r"^(\S+ line \d+|\S+: line \d+): (.+)$",
-        _simple(errors.SettingsUnusable, "{0}: {1}", "mend that line"),
+        r"^(\S+?):? line (\d+): (.+?)\.?\s*$",
+        _simple(errors.SettingsUnusable, "{0}:{1}: {2}", "mend that line"),
     ),
     (
         r"[Bb]ad owner or permissions on (\S+)",
@@ -173,7 +205,7 @@ TABLE: tuple[tuple[str, _Make], ...] = (
         _simple(errors.ConnectTimeout, "something takes connections there but does not speak SSH", _SLOW),
     ),
     (r"timed out", _simple(errors.ConnectTimeout, "the host does not answer", _SLOW)),
-    (r"kex_exchange_identification: |Connection (?:closed|reset) by|Broken pipe|Connection to .* closed", _closed),
+    (CLOSED, _closed),
     (
         r"session request failed: (.*)|(?:open failed: )(.*)",
         _simple(errors.ChannelRefused, "the server starts no command", "MaxSessions of sshd may be 0 or used up"),

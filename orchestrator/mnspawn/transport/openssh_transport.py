@@ -29,6 +29,7 @@ from mnspawn.transport.child import ChildProcess, end
 from mnspawn.transport.host_keys import HostKeys
 from mnspawn.transport.route import ACCEPT_NEW, Router, check_names
 
+_LAST_WORDS = 0.5  # seconds
 _KEPT = 1 << 20  # of a log: about 500 bytes for each command
 
 
@@ -227,15 +228,16 @@ class OpensshTransport:
             await end(master)
             raise
         if not is_connected:
+            said = await _words(master)
             await end(master)
-            raise self._explain(log.text, target)
+            raise self._explain(log.text, target, said)
         # should the master refuse, ssh would dial anew: this makes it give up instead
         through = ["-o", "ControlMaster=no", "-o", f"ControlPath={control}", "-o", "ProxyCommand=/bin/false"]
         return _Connection(target, [*self.argv(Target(target.name)), *through], self._folder, master, log)
 
-    def _explain(self, log: str, target: Target) -> HostError:
+    def _explain(self, log: str, target: Target, said: str) -> HostError:
         """What ssh ended for. It passes over broken lines of known_hosts in silence: we look for them."""
-        error = openssh_log.explain(log, target.name)
+        error = openssh_log.explain(log, target.name, said)
         if isinstance(error, HostKeyUnknown) and self._router is not None:
             try:
                 HostKeys().check_lines(self._router.hop(target))
@@ -281,3 +283,13 @@ class OpensshTransport:
         for connection in self._connections:
             await connection.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+async def _words(ssh: ChildProcess) -> str:
+    """What an ssh that is at its end has on its stderr; a ProxyCommand that it leaves behind may hold that open."""
+    said = b""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LAST_WORDS):
+            while len(said) < _KEPT and (chunk := await ssh.read_diagnostics()):
+                said += chunk
+    return said.decode("utf-8", "replace")

@@ -160,7 +160,7 @@ class _Handshake:
         if self._client is None:
             return "the host does not answer"
         if not self._client.remote_version:
-            return "something takes connections there but does not speak SSH"
+            return sockets.NO_SSH
         return "the server stopped answering while it " + ("let us in" if self.is_authenticating else "said who it is")
 
     @property
@@ -285,8 +285,7 @@ def _closed(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.Ho
     if handshake is None:
         error = errors.ConnectionClosed(f"the connection is gone ({reason})", host=hop.name)
     elif not handshake.has_heard and ("Error reading SSH protocol banner" in reason or isinstance(exc, EOFError)):
-        hint = "too many connections at once (MaxStartups), or a firewall? it was tried again"
-        return errors.ConnectionClosed(f"{hop.place} hung up before it said anything", host=hop.name, hint=hint)
+        return sockets.hung_up(hop)
     elif "Indecipherable protocol version" in reason or "Incompatible version" in reason:
         hint = "is this the port of sshd?"
         return errors.Unreachable(f"{hop.place} does not speak SSH as we do ({reason})", host=hop.name, hint=hint)

@@ -18,6 +18,7 @@ from mnspawn.transport.route import Hop
 T = TypeVar("T")
 _LOOKUPS = 32  # names looked up at once: a slow DNS server must not make hosts wait for each other
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
+NO_SSH = "something takes connections there but does not speak SSH"
 _NO_ROUTE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EADDRNOTAVAIL}
 
 
@@ -157,15 +158,26 @@ def unreachable(exc: OSError, hop: Hop) -> errors.HostError:
         return timed_out("the host does not answer", hop)
     if exc.errno in _NO_ROUTE:
         hint = "is the network up, and is this the right address?"
-        return errors.NoRoute(f"no route to {hop.place} ({exc.strerror})", host=hop.name, hint=hint)
+        return errors.NoRoute(f"no route to {hop.place} ({os.strerror(exc.errno)})", host=hop.name, hint=hint)
     if isinstance(exc, ConnectionError):
         return errors.ConnectionClosed(f"{hop.place} closed the connection at once", host=hop.name)
     return errors.Unreachable(f"can't connect to {hop.place}: {exc.strerror or exc}", host=hop.name)
 
 
+def hung_up(hop: Hop) -> errors.HostError:
+    """The server, or what leads to it, ended the connection without a word: worth another try."""
+    if hop.proxy_command is not None:
+        hint = f"see what it says: {hop.proxy_command}"
+        return errors.ConnectionClosed(f"its ProxyCommand ended before {hop.place} answered", host=hop.name, hint=hint)
+    hint = "too many connections at once (MaxStartups), or a firewall? it was tried again"
+    return errors.ConnectionClosed(f"{hop.place} hung up before it said anything", host=hop.name, hint=hint)
+
+
 def timed_out(what: str, hop: Hop) -> errors.HostError:
     """Nothing came within the connect timeout; `what` says what was waited for."""
     hint = "is it up, and does a firewall drop packets? --connect-timeout gives it longer"
+    if hop.proxy_command is not None and what == NO_SSH:
+        what, hint = "nothing comes out of its ProxyCommand", f"see what it says: {hop.proxy_command}"
     return errors.ConnectTimeout(f"{what} ({hop.place}, {hop.connect_timeout:g} s)", host=hop.name, hint=hint)
 
 
