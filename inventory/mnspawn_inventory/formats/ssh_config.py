@@ -4,7 +4,7 @@ import fnmatch
 import glob
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,9 +23,10 @@ Condition = Callable[[str], bool]
 
 @dataclass
 class _Block:
-    """Settings under one Host or Match line."""
+    """Settings under one Host or Match line; `names` are the only hosts that it may apply to, where that is known."""
 
     applies: Condition
+    names: frozenset[str] | None = None
     settings: list[tuple[str, Word]] = field(default_factory=list)
 
 
@@ -37,16 +38,32 @@ class _File:
         self.aliases: dict[str, Origin] = {}
         self.notes: list[str] = []
 
+    def blocks_of(self, aliases: Iterable[str]) -> Iterator[tuple[str, list[_Block]]]:
+        """Each alias with the blocks that apply to it, in order."""
+        named: dict[str, list[int]] = {}
+        others: list[int] = []
+        for index, block in enumerate(self.blocks):
+            if not block.settings:
+                continue
+            if block.names is None:
+                others.append(index)
+            for name in block.names or ():
+                named.setdefault(name, []).append(index)
+        for alias in aliases:
+            possible = sorted([*others, *named.get(alias, ())])
+            yield alias, [self.blocks[index] for index in possible if self.blocks[index].applies(alias)]
+
 
 def read(text: Text, draft: Draft) -> None:
     """Read the hosts of an ssh_config into the draft."""
     file = _File()
     _read(text, file, _always, 0)
-    for alias, place in file.aliases.items():
+    for alias, blocks in file.blocks_of(file.aliases):
+        place = file.aliases[alias]
         if not names.HOST_NAME.fullmatch(alias) and not names.is_ipv6(alias):
             draft.notes.append(f"{place}: {alias!r} is not a host name that mnspawn takes")
             continue
-        _take(alias, file, draft, place)
+        _take(alias, blocks, draft, place)
     draft.notes.extend(file.notes)
 
 
@@ -54,14 +71,12 @@ def _always(alias: str) -> bool:
     return True
 
 
-def _take(alias: str, file: _File, draft: Draft, place: Origin) -> None:
+def _take(alias: str, blocks: list[_Block], draft: Draft, place: Origin) -> None:
     """The first value of each keyword wins, as ssh_config(5) says."""
     values = draft.host(alias, place)
     found: dict[str, Word] = {}
     identities: list[Word] = []
-    for block in file.blocks:
-        if not block.applies(alias):
-            continue
+    for block in blocks:
         for keyword, word in block.settings:
             if keyword == "identityfile":
                 identities.append(word)
@@ -93,8 +108,9 @@ def _read(text: Text, file: _File, outer: Condition, depth: int) -> None:
                 "a keyword without its value", place=words[0].place, found=words[0].text, expected="a value"
             )
         if keyword == "host":
-            patterns = [word.text for argument in arguments for word in [argument]]
-            block = _Block(_both(outer, _host_condition(patterns)))
+            patterns = [argument.text for argument in arguments]
+            is_plain = not any(char in pattern for pattern in patterns for char in "*?!")
+            block = _Block(_both(outer, _host_condition(patterns)), frozenset(patterns) if is_plain else None)
             file.blocks.append(block)
             for argument in arguments:
                 if not any(char in argument.text for char in "*?!"):
@@ -108,7 +124,7 @@ def _read(text: Text, file: _File, outer: Condition, depth: int) -> None:
         elif keyword == "include":
             for argument in arguments:
                 _include(argument, file, block.applies, depth)
-            block = _Block(block.applies)  # what follows counts after what was included
+            block = _Block(block.applies, block.names)  # what follows counts after what was included
             file.blocks.append(block)
         else:
             block.settings.append((keyword, arguments[0]))
