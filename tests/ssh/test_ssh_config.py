@@ -2,6 +2,7 @@
 
 import getpass
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -203,3 +204,12 @@ def test_without_any_file_the_defaults_hold(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
     hop = Router(SshOptions(config=tmp_path / "empty")).hop(Target("h"))
     assert (hop.address, hop.port, hop.user, hop.host_key_check) == ("h", 22, getpass.getuser(), "strict")
+
+
+def test_a_file_with_thousands_of_hosts_is_asked_quickly(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("".join(f"Host n{number}\n  Port {1000 + number}\n" for number in range(10_000)))
+    config = SshConfig(path)
+    began = time.process_time()
+    assert [config.lookup(f"n{number}").port for number in range(64)] == list(range(1000, 1064))
+    assert time.process_time() - began < 4.0  # it takes 0.1 s; a pattern compiled for each block, 13 s

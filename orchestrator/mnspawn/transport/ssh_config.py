@@ -253,7 +253,7 @@ def _parse(path: Path, folder: Path, depth: int) -> list[_Line]:
 
 
 def _parse_lines(text: str, path: Path, folder: Path, depth: int) -> Iterator[_Line]:
-    for number, raw in enumerate(text.splitlines(), 1):
+    for number, raw in enumerate(text.split("\n"), 1):
         origin = f"{path}:{number}"
         stripped = raw.strip(" \t\r\f\ufeff")
         if not stripped or stripped.startswith("#"):
@@ -339,9 +339,11 @@ def _check_permissions(path: Path) -> None:
 
 def matches_any(text: str, patterns: Sequence[str]) -> bool:
     """As match_pattern_list of OpenSSH: a negated pattern that matches decides."""
-    found = False
+    found, lowered = False, text.lower()
     for pattern in patterns:
-        if _pattern(pattern.removeprefix("!")).fullmatch(text):
+        bare = pattern.removeprefix("!")
+        is_plain = "*" not in bare and "?" not in bare  # most are, and some files have thousands
+        if bare.lower() == lowered if is_plain else _pattern(bare).fullmatch(text):
             if pattern.startswith("!"):
                 return False
             found = True
