@@ -124,7 +124,12 @@ def _read_node_file(path: str, draft: Draft) -> None:
     from mnspawn_inventory.formats import hostfile  # late: few runs have one
     from mnspawn_inventory.text import read_text
 
-    hostfile.read_repeated(read_text(Path(path)), draft)
+    try:
+        text = read_text(Path(path))
+    except InventoryError as exc:
+        exc.hint = exc.hint or f"{draft.source.partition(' ')[0]} names it"
+        raise
+    hostfile.read_repeated(text, draft)
 
 
 def _paddle(environ: Mapping[str, str]) -> Draft | None:

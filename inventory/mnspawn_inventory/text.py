@@ -96,7 +96,7 @@ def decode(content: bytes, source: str) -> Text:
     except UnicodeDecodeError as exc:
         before = content[: exc.start].decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
         raise InventoryError(
-            "not UTF-8 text", place=_place_after(before, source), found=repr(content[exc.start : exc.start + 4])
+            "not UTF-8 text", place=_place_after(before, source), found=repr(content[exc.start : exc.end])[2:-1]
         ) from None
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if odd := CONTROL.search(text):

@@ -125,6 +125,8 @@ def test_an_allocation_that_cannot_be_used_is_never_a_local_run(environ: dict[st
     with pytest.raises(InventoryError) as raised:
         resolve(environ=environ)
     assert str(raised.value.place).startswith(place)
+    if place == "/nowhere/nodes":
+        assert raised.value.hint == f"{next(iter(environ))} names it"
 
 
 PADDLE = {
