@@ -183,6 +183,26 @@ async def test_a_broken_key_file(ssh_name: str, local_sshd: LocalSshd, tmp_path:
     assert str(key) in error.message
 
 
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize("name", ["asyncssh", "paramiko"])
+async def test_a_public_key_alone_is_told_and_does_not_keep_other_keys_from_being_used(
+    name: str, local_sshd: LocalSshd, tmp_path: Path, is_named: bool
+) -> None:
+    config = with_key(local_sshd, tmp_path)
+    (tmp_path / "other key").unlink()
+    if is_named:
+        config.write_text(config.read_text().replace("other key", "other key.pub"))
+    error = await failure(name, config, Target("h"))
+    assert type(error) is errors.KeyUnusable
+    assert "public key only" in error.message
+    config.write_text(config.read_text() + f"  IdentityFile {local_sshd.identity}\n")
+    shared = transport.create(name, SshOptions(config=config, connect_timeout=TIMEOUT))
+    try:
+        assert await (await (await shared.connect(Target("h"))).run("true")).wait() == 0
+    finally:
+        await shared.close()
+
+
 async def test_a_host_that_takes_passwords_only_is_not_asked_for_one(ssh_name: str, tmp_path: Path) -> None:
     with LocalSshd(sshd_config="PubkeyAuthentication no\nPasswordAuthentication yes") as server:
         error = await failure(ssh_name, server.ssh_config, Target("local"))

@@ -59,9 +59,12 @@ class Keyring:
         for number, file in enumerate(files):
             if file in own or file.is_encrypted or file.problem:
                 continue
+            if not file.is_private:
+                files[number] = file.without_agent()
+                continue
             try:
                 key = self._load(file.path)
-            except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError, ValueError) as exc:
+            except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError, OSError, ValueError) as exc:
                 files[number] = self._files[file.path] = KeyFile(
                     file.path, file.public, problem=f"can't be used: {exc}"
                 )

@@ -5,7 +5,7 @@ import binascii
 import hashlib
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 DEFAULT_NAMES = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
@@ -18,13 +18,19 @@ class KeyFile:
 
     Attributes:
         public: its public key as it goes over the wire, where that can be told without a passphrase.
+        is_private: False where only the public key is there: it stands for one that the agent may have.
         problem: why it can't be used; "" when it can.
     """
 
     path: Path
     public: bytes | None = None
     is_encrypted: bool = False
+    is_private: bool = True
     problem: str = ""
+
+    def without_agent(self) -> "KeyFile":
+        """The same, when no agent holds its key."""
+        return self if self.is_private or self.problem else replace(self, problem=PUBLIC)
 
     @property
     def is_missing(self) -> bool:
@@ -32,6 +38,7 @@ class KeyFile:
 
 
 MISSING = "is not there"
+PUBLIC = "is there as a public key only, and no agent holds its private one"
 
 
 def inspect(path: Path) -> KeyFile:
@@ -41,11 +48,11 @@ def inspect(path: Path) -> KeyFile:
         text = path.read_bytes()
     except FileNotFoundError:
         public = public_of(path.with_name(path.name + ".pub"))
-        return KeyFile(path, public) if public else KeyFile(path, problem=MISSING)
+        return KeyFile(path, public, is_private=False) if public else KeyFile(path, problem=MISSING)
     except OSError as exc:
         return KeyFile(path, problem=f"can't be read ({exc.strerror})")
     if public := _parse_public(text):
-        return KeyFile(path, public)
+        return KeyFile(path, public, is_private=False)
     public = public_of(path.with_name(path.name + ".pub"))
     if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
         mode = oct(stat.S_IMODE(status.st_mode))[2:]

@@ -30,9 +30,12 @@ def offers(hop: Hop, agent: "Agent | None", attempt: Attempt) -> Iterator[tuple[
     for number, file in enumerate(files):
         if file.public in held or file.is_encrypted or file.problem:
             continue
+        if not file.is_private:
+            files[number] = file.without_agent()
+            continue
         try:
             key = PKey.from_path(file.path)
-        except (paramiko.SSHException, ValueError, TypeError) as exc:
+        except (paramiko.SSHException, OSError, ValueError, TypeError) as exc:
             files[number] = keys.KeyFile(file.path, file.public, problem=f"can't be used: {exc}")
             continue
         yield from _with_certificates(hop, file.path, key, file.public or key.asbytes())
