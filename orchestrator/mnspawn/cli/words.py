@@ -249,7 +249,9 @@ def _failure(report: RunReport) -> list[str]:
         where.append(f"ran {duration(first.seconds)}")
     lines = [f"mnspawn: rank {first.rank} failed: {cause(first.code, first.error)} ({visible(', '.join(where))})"]
     if first.is_disk_full:
-        lines.append(f"  the disk of {visible(first.host)} that takes its output was full: what it wrote last can be lost")
+        lines.append(
+            f"  the disk of {visible(first.host)} that takes its output was full: what it wrote last can be lost"
+        )
     if first.tail:
         lines.append("  its last lines on stderr:")
         lines += [f"    {_tail_line(line)}" for line in first.tail[-TAIL_LINES:]]
