@@ -162,7 +162,8 @@ def test_what_is_no_size(said: object) -> None:
 
 @pytest.mark.parametrize("said", ["", "two words", "-x", "a:b", "a\x1bb", "x" * 65])
 def test_what_is_no_name(said: str) -> None:
-    with pytest.raises(UsageError, match=r"^--name: expected a name without blanks and colons, up to 64 characters, found "):
+    expected = r"^--name: expected a name without blanks and colons, up to 64 characters, found "
+    with pytest.raises(UsageError, match=expected):
         resolve({"name": said}, {})
 
 

@@ -4,7 +4,7 @@ Only b"\\n" ends a line. A b"\\r" (progress bars, CRLF), NUL and bytes that are 
 stand in and pass unchanged. Work is done on whole chunks, never line by line: hundreds of megabytes a second.
 """
 
-LINE_LIMIT = 256 * 1024  # a longer line passes in pieces: 64 KiB lines stay whole, 500 ranks' half lines fit in memory
+LINE_LIMIT = 1 << 20  # a longer line passes in pieces; of what programs print whole, even JSON dumps are shorter
 
 
 class LineAssembler:

@@ -174,10 +174,10 @@ def show_big(events: list[Event], mode: OutputMode = OutputMode.PREFIX) -> bytes
 
 
 def test_a_broken_off_long_line_gets_a_prefix_on_every_console_line() -> None:
-    pieces = show_big([output(0, b"x" * 300_000), output(1, b"y\n"), output(0, b"x\n")])
+    pieces = show_big([output(0, b"x" * 1_200_000), output(1, b"y\n"), output(0, b"x\n")])
     lines = pieces.splitlines()
     assert [line[:6] for line in lines] == [b"[a:0] ", b"[a:1] ", b"[a:0] "]
-    assert sum(line.count(b"x") for line in lines) == 300_001
+    assert sum(line.count(b"x") for line in lines) == 1_200_001
 
 
 def test_on_one_file_an_open_line_is_ended_before_another_stream_writes() -> None:
@@ -329,7 +329,7 @@ def test_json_has_the_bytes_where_they_are_no_text() -> None:
 
 
 def test_json_says_what_is_no_whole_line() -> None:
-    out = show_big([output(0, b"x" * 300_000), output(0, b"\nno end"), exited(0)], OutputMode.JSON)
+    out = show_big([output(0, b"x" * 1_200_000), output(0, b"\nno end"), exited(0)], OutputMode.JSON)
     lines = [json.loads(line) for line in out.splitlines()]
     assert [line.get("partial", False) for line in lines] == [True, False, True]
-    assert "".join(line["text"] for line in lines) == "x" * 300_000 + "no end"
+    assert "".join(line["text"] for line in lines) == "x" * 1_200_000 + "no end"
