@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from mnspawn.errors import UsageError
+from mnspawn.transport.ssh_keywords import misspelt
 
 log = logging.getLogger(__name__)
 
@@ -253,6 +254,7 @@ def _parse(path: Path, folder: Path, depth: int) -> list[_Line]:
 
 
 def _parse_lines(text: str, path: Path, folder: Path, depth: int) -> Iterator[_Line]:
+    ignored: list[str] = []
     for number, raw in enumerate(text.split("\n"), 1):
         origin = f"{path}:{number}"
         stripped = raw.strip(" \t\r\f\ufeff")
@@ -265,6 +267,10 @@ def _parse_lines(text: str, path: Path, folder: Path, depth: int) -> Iterator[_L
         words = (rest.strip(),) if keyword in _RAW else tuple(_split(rest, origin))
         if not words or not words[0]:
             raise UsageError(f"expected a value after {match.group(1)}", place=origin)
+        if keyword == "ignoreunknown":
+            ignored += (pattern for word in words for pattern in word.split(","))
+        elif meant := misspelt(keyword, ignored):
+            raise UsageError(f"expected a keyword such as {meant}, found {match.group(1)}", place=origin)
         line = _Line(keyword, words, origin)
         if keyword == "include":
             if depth >= _MAX_DEPTH:
