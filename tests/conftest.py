@@ -40,7 +40,8 @@ _PLACES = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # a job in the background ignores them, and its children would too
+    # a job in the background ignores them, and its children would too
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     pythons.agent_pythons()  # looked for before HOME changes
