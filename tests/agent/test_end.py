@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -245,6 +246,20 @@ def test_an_orphan_whose_trainers_end_waits_for_the_controller_to_ask(account: A
         with agent.come_back() as again:
             assert again.until_drained(0) == {0: 5}
             again.until_a(Complete)
+            assert again.finish() == 0
+        assert agent.wait() == 0
+
+
+def test_an_orphan_that_has_ended_holds_its_verdict_ready_beyond_the_grace(account: Account) -> None:
+    with Live(account) as agent:
+        agent.begin("/bin/sh", "-c", "echo up; exit 5", orphan_grace=3.0)
+        agent.until_said(b"up")
+        wait_until(lambda: json.loads((account.pod / "status.json").read_text())["state"] == "done")
+        agent.cut()
+        late = time.monotonic() + 3.5
+        wait_until(lambda: time.monotonic() > late)
+        with agent.come_back() as again:
+            assert again.until_drained(0) == {0: 5}
             assert again.finish() == 0
         assert agent.wait() == 0
 
