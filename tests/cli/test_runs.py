@@ -103,12 +103,6 @@ def test_another_controller_needs_only_the_hosts(cluster: Cluster, run: str, tmp
     assert again.stderr == f"mnspawn: run {run} had ended before: exit status 143\n"
 
 
-def test_hosts_that_are_not_all_of_a_run_do_not_tell_of_it(cluster: Cluster, run: str, tmp_path: Path) -> None:
-    finished = cluster.mnspawn("status", run, "--hosts", "h1", env=elsewhere(cluster, tmp_path))
-    assert finished.status == 2
-    assert "expected a run that these hosts know all of" in finished.stderr
-
-
 def test_logs_show_what_was_asked_for(cluster: Cluster, run: str) -> None:
     def logs(*words: str) -> list[str]:
         return cluster.mnspawn("logs", "deep", *words).check().stdout.splitlines()
@@ -127,7 +121,17 @@ def test_logs_show_what_was_asked_for(cluster: Cluster, run: str) -> None:
     assert (line["host"], line["rank"], line["stream"], line["text"]) == ("h1", 1, "stdout", "up")
 
 
-def test_a_reader_that_leaves_ends_the_looking_and_not_the_run(cluster: Cluster, run: str) -> None:
+def test_looking_disturbs_no_run(cluster: Cluster, run: str, tmp_path: Path) -> None:
+    """Each of these needs a run and leaves it as it was: one is enough for all."""
+    _a_reader_that_leaves_ends_the_looking_and_not_the_run(cluster, run)
+    _a_reader_that_leaves_silence_is_noticed(cluster)
+    _a_full_disk_here_is_told_and_no_more(cluster)
+    _local_copies_are_byte_exact(cluster, run, tmp_path)
+    _hosts_that_are_not_all_of_a_run_do_not_tell_of_it(cluster, run, tmp_path)
+    _ctrl_backslash_lets_go_again(cluster, run)
+
+
+def _a_reader_that_leaves_ends_the_looking_and_not_the_run(cluster: Cluster, run: str) -> None:
     with cluster.start_mnspawn("logs", "-f", "--stdout", "deep", stdout=subprocess.PIPE) as running:
         assert running.popen.stdout is not None
         assert running.popen.stdout.readline().startswith(b"[h")
@@ -137,7 +141,7 @@ def test_a_reader_that_leaves_ends_the_looking_and_not_the_run(cluster: Cluster,
     assert status(cluster, run)["state"] == "running"
 
 
-def test_a_reader_that_leaves_silence_is_noticed(cluster: Cluster, run: str) -> None:
+def _a_reader_that_leaves_silence_is_noticed(cluster: Cluster) -> None:
     words = ("tail", "deep", "-n", "0", "--output", "none")
     with cluster.start_mnspawn(*words, stdout=subprocess.PIPE) as running:
         assert running.popen.stdout is not None
@@ -145,12 +149,38 @@ def test_a_reader_that_leaves_silence_is_noticed(cluster: Cluster, run: str) -> 
         assert running.wait(20).status == 0
 
 
-def test_a_full_disk_here_is_told_and_no_more(cluster: Cluster, run: str) -> None:
+def _a_full_disk_here_is_told_and_no_more(cluster: Cluster) -> None:
     with open("/dev/full", "wb") as full, cluster.start_mnspawn("logs", "deep", stdout=full) as running:
         finished = running.wait(20)
     assert finished.status == 0
     assert "standard output: No space left on device" in finished.stderr
     assert "Traceback" not in finished.stderr
+
+
+def _local_copies_are_byte_exact(cluster: Cluster, run: str, tmp_path: Path) -> None:
+    cluster.mnspawn("logs", "deep", "--log-dir", str(tmp_path / "copies"), "--output", "none").check()
+    folder = tmp_path / "copies" / run
+    lines = "".join(f"line {number}\n" for number in range(100)) + "same for all\nup\n"
+    for rank in range(4):
+        assert (folder / f"rank-{rank:04d}.out").read_bytes() == lines.encode()
+        assert (folder / f"rank-{rank:04d}.err").read_bytes() == b"\xff\x00 50%\r100%\n"
+
+
+def _hosts_that_are_not_all_of_a_run_do_not_tell_of_it(cluster: Cluster, run: str, tmp_path: Path) -> None:
+    finished = cluster.mnspawn("status", run, "--hosts", "h1", env=elsewhere(cluster, tmp_path))
+    assert finished.status == 2
+    assert "expected a run that these hosts know all of" in finished.stderr
+
+
+def _ctrl_backslash_lets_go_again(cluster: Cluster, run: str) -> None:
+    with cluster.start_mnspawn("attach", "deep") as attached:
+        attached.wait_for(lambda: attached.stdout.count("] up") == 4)
+        attached.send_signal(signal.SIGQUIT)
+        finished = attached.wait(20)
+    assert finished.status == 0
+    assert f"mnspawn: run {run} goes on" in finished.stderr
+    assert status(cluster, run)["state"] == "running"
+    assert len(keepers(run)) == 1
 
 
 def test_several_follow_at_once_and_ctrl_c_of_one_who_only_looks_ends_nothing(cluster: Cluster, run: str) -> None:
@@ -174,17 +204,6 @@ def test_ctrl_c_of_one_who_is_attached_stops_the_run(cluster: Cluster, run: str)
     cluster.wait_idle(2)
 
 
-def test_ctrl_backslash_lets_go_again(cluster: Cluster, run: str) -> None:
-    with cluster.start_mnspawn("attach", "deep") as attached:
-        attached.wait_for(lambda: attached.stdout.count("] up") == 4)
-        attached.send_signal(signal.SIGQUIT)
-        finished = attached.wait(20)
-    assert finished.status == 0
-    assert f"mnspawn: run {run} goes on" in finished.stderr
-    assert status(cluster, run)["state"] == "running"
-    assert len(keepers(run)) == 1
-
-
 def test_a_terminal_can_be_made_to_let_go(cluster: Cluster, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(PROGRAM)
@@ -200,15 +219,6 @@ def test_a_terminal_can_be_made_to_let_go(cluster: Cluster, tmp_path: Path) -> N
     run = status(cluster, "held")["run"]
     cluster.mnspawn("stop", "held").check()
     wait_until(lambda: not keepers(run), 10)
-
-
-def test_local_copies_are_byte_exact(cluster: Cluster, run: str, tmp_path: Path) -> None:
-    cluster.mnspawn("logs", "deep", "--log-dir", str(tmp_path / "copies"), "--output", "none").check()
-    folder = tmp_path / "copies" / run
-    lines = "".join(f"line {number}\n" for number in range(100)) + "same for all\nup\n"
-    for rank in range(4):
-        assert (folder / f"rank-{rank:04d}.out").read_bytes() == lines.encode()
-        assert (folder / f"rank-{rank:04d}.err").read_bytes() == b"\xff\x00 50%\r100%\n"
 
 
 def test_files_of_hosts_are_followed_through_rotation_and_truncation(cluster: Cluster) -> None:
