@@ -34,7 +34,7 @@ def state_of_rank(rank: RankOutcome, has_ended: bool) -> str:
         if rank.pid is None:
             return "not started"
         return "no news" if has_ended else "running"
-    return f"stopped ({cause(rank.code)})" if rank.stopped else cause(rank.code)
+    return f"stopped ({cause(rank.code, is_ours=rank.killed)})" if rank.stopped else cause(rank.code)
 
 
 def states_of_host(ranks: Sequence[RankOutcome], has_ended: bool) -> str:

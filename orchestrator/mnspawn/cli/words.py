@@ -73,8 +73,8 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def cause(code: int | None, error: str | None = None) -> str:
-    """What ended a process, from its return code as Popen gives it."""
+def cause(code: int | None, error: str | None = None, *, is_ours: bool = False) -> str:
+    """What ended a process, from its return code as Popen gives it; a KILL that is ours needs no explanation."""
     if error is not None:
         return f"could not be started: {visible(error)}"
     if code is None:
@@ -85,7 +85,7 @@ def cause(code: int | None, error: str | None = None) -> str:
         name = signal.Signals(-code).name
     except ValueError:  # a real-time signal between the named ones
         return f"signal {-code}"
-    return f"signal {-code} ({name}{', possibly out of memory' if name == 'SIGKILL' else ''})"
+    return f"signal {-code} ({name}{', possibly out of memory' if name == 'SIGKILL' and not is_ours else ''})"
 
 
 def error_lines(error: MnspawnError) -> list[str]:

@@ -1,6 +1,7 @@
 """How runs stand, in words: status, report, ps."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,7 @@ from mnspawn.api import KnownRun
 from mnspawn.cli import ps
 from mnspawn.cli.logs import ranks_of
 from mnspawn.cli.signal import signal_of
-from mnspawn.cli.states import began, columns, report_lines, status_lines
+from mnspawn.cli.states import began, columns, report_lines, state_of_rank, status_lines
 from mnspawn.errors import UsageError
 from mnspawn.report import HostOutcome, RankOutcome, RunReport
 from mnspawn_inventory import Host, InventoryError
@@ -50,6 +51,11 @@ def test_a_failure_is_told_before_the_run_has_ended() -> None:
     now = report(rank(0, None), rank(1, -9), rank(2, None), rank(3, None))
     lines = status_lines(KNOWN, now, False, {}, "")
     assert lines[-2:] == ["", "rank 1 failed: signal 9 (SIGKILL, possibly out of memory) (host a)"]
+
+
+def test_a_kill_of_ours_is_not_taken_for_a_lack_of_memory() -> None:
+    ours = replace(rank(0, -9, stopped=True), killed=True)
+    assert state_of_rank(ours, has_ended=True) == "stopped (signal 9 (SIGKILL))"
 
 
 def test_hosts_that_do_not_answer_and_hosts_that_are_lost() -> None:
