@@ -129,6 +129,7 @@ class RunMachine:
         self._cause: _Cause | None = None  # the first that is no rank's failure
         self._interrupts = 0
         self._is_adopted = False
+        self._is_killing = False
 
     def _move(self, fact: str) -> None:
         try:
@@ -300,7 +301,9 @@ class RunMachine:
             return  # a host speaks of trainers that nobody has started
         is_first = self.state in (R.STARTING, R.RUNNING)
         self._move("stop")
-        if self.state is R.STOPPING and (is_first or grace == 0.0):
+        is_kill = grace == 0.0 and not self._is_killing
+        if self.state is R.STOPPING and (is_first or is_kill):
+            self._is_killing = grace == 0.0
             self._actions.append(StopAll(grace, reason))
 
     def _look_for_end(self, now: float) -> None:

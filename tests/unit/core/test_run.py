@@ -591,3 +591,10 @@ def test_a_report_says_when_each_host_first_reached_each_phase() -> None:
     run.phase(0, "started", 101.0)
     run.phase(0, "started", 109.0)  # told again, over a new connection
     assert [host.phases for host in run.report().hosts] == [{"connected": 0.25, "started": 1.0}, {}]
+
+
+def test_a_kill_is_ordered_once_however_often_it_is_asked_for() -> None:
+    run = RunMachine.adopt("r1", ["a", "b"], [[0], [1]], GRACE, now=10.0, began=0.0)
+    run.stop_asked(10.0, 0.0, "asked for by mnspawn stop")
+    run.stop_asked(10.1, 0.0, "asked for by mnspawn stop on b")  # the host's own word of it
+    assert run.actions() == [StopAll(0.0, "asked for by mnspawn stop")]
