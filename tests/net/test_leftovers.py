@@ -32,7 +32,10 @@ sys.exit(3)
 """
 LATE = """
 import os, subprocess
-subprocess.Popen(["sh", "-c", "trap 'echo bye; exit' TERM; echo late; while :; do sleep 0.1; done"])
+heard, said = os.pipe()
+child = f"trap 'echo late; echo bye; exit' TERM; echo >&{said}; while :; do sleep 0.1; done"
+subprocess.Popen(["bash", "-c", child], pass_fds=[said])
+os.read(heard, 1)  # its trap is set
 os.write(1, b"end\\n")
 """
 FAMILY = """
