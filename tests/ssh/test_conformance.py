@@ -153,9 +153,8 @@ async def test_closing_wakes_who_waits(place: Place) -> None:
         assert await waiting is None
 
 
+@pytest.mark.parametrize("place", [*SSH, "memory"], indirect=True)  # local has no link that could be cut
 async def test_a_cut_link_ends_everything_without_a_status(place: Place) -> None:
-    if place.name == "local":
-        pytest.skip("there is no link to cut")
     process = await (await place.connect()).run("exec sleep 60")
     waiting = asyncio.ensure_future(process.wait())
     place.cut()

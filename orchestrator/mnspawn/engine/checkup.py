@@ -154,7 +154,7 @@ class Checkup:
             self._fail(index, exc)
             await join.abandon(process, diagnostics)
             return
-        except BaseException:
+        except BaseException:  # cancelled, most likely: it goes on, and the process is given up first
             await join.abandon(process, diagnostics)
             raise
         self._visits[index] = visit
