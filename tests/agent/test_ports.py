@@ -99,6 +99,34 @@ def test_a_row_that_runs_over_the_last_port_is_said(held: HeldPorts) -> None:
         held.hold_row(65535, 2, is_required=True)
 
 
+def serve_once(port: int) -> None:
+    """Leave a port as a server does that closes its connections first: the kernel remembers them."""
+    with closing(socket.create_server(("127.0.0.1", port))) as server:
+        client = socket.create_connection(("127.0.0.1", port))
+        server.accept()[0].close()
+        assert client.recv(1) == b""
+        client.close()
+
+
+def test_a_server_that_ended_a_moment_ago_leaves_a_port_that_can_be_asked_for(held: HeldPorts) -> None:
+    first = free_row(2)
+    serve_once(first + 1)
+    assert not can_bind(first + 1)
+    others = held.hold_row(first, 2, is_required=False)  # whoever does not ask for a port gets one that all can bind
+    assert [port in POOL and port not in (first, first + 1) for port in others] == [True, True]
+    assert held.hold_row(first, 2, is_required=True) == [first, first + 1]
+    held.release()
+    socket.create_server(("", first + 1)).close()
+
+
+def test_a_server_that_serves_takes_its_port_also_when_it_is_asked_for(held: HeldPorts) -> None:
+    port = free_row(1)
+    with closing(socket.create_server(("127.0.0.1", port))), pytest.raises(PortTaken, match=f"port {port} is in use"):
+        held.hold_exactly(port)
+    with closing(socket.create_server(("127.0.0.1", port))):  # nothing of the attempt holds it
+        pass
+
+
 # -- in a real agent
 
 
@@ -133,6 +161,18 @@ def test_two_runs_on_one_host_get_different_ports(account: Account) -> None:
         assert {*one.ports, *one.extra_ports} & {*other.ports, *other.extra_ports} == set()
         for agent in (first, second):
             agent.finish(keep=False)
+
+
+def test_what_a_run_had_is_free_once_its_wire_has_ended(account: Account, held: HeldPorts) -> None:
+    with Live(account) as agent:
+        answer = agent.prepare("/bin/sh", "-c", "true", nproc=4)
+        for number in range(3000):  # giving this back takes a while
+            (account.pod / f"{number}").touch()
+        agent.send(messages.FINISH, keep=False)
+        while agent.read():
+            pass
+        assert not account.pod.exists()
+        assert [held.hold(port) for port in [*answer.ports, *answer.extra_ports]] == [True] * 6
 
 
 def test_a_trainer_can_use_its_port(account: Account) -> None:

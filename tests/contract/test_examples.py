@@ -28,7 +28,7 @@ def test_hosts_do_not_know_their_own_address(cluster: Cluster) -> None:
 
 
 def test_ring(cluster: Cluster) -> None:
-    said = run_example(cluster, "ring.py")
+    said = run_example(cluster, "ring.py", "--start-port", "6070")
     endpoints = [f"{host.address}:{port}" for host in cluster.hosts[:2] for port in (6070, 6071)]
     assert said == [f"rank {rank} of 4 at {endpoints[rank]}: sum 4995000 of 1000 numbers is right" for rank in range(4)]
 

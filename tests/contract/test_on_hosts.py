@@ -24,7 +24,8 @@ def shown(cluster: Cluster, *args: str, env: dict[str, str] | None = None) -> li
     return [(found[rank][0], found[rank][1]) for rank in range(len(found))]
 
 
-def test_three_hosts_with_two_trainers_each(cluster: Cluster) -> None:
+def test_three_hosts_with_two_trainers_each(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(3)  # no port of theirs was used before, so the defaults are free
     envs = [env for _, env in shown(cluster, "SCRIPT")]
     for rank, env in enumerate(envs):
         host, local_rank = cluster.hosts[rank // 2], rank % 2
@@ -86,6 +87,8 @@ def test_a_dry_run_shows_what_ranks_then_get(cluster: Cluster) -> None:
         cluster.hosts_option,
         "--nproc-per-node",
         "2",
+        "--start-port",
+        "6070",
         "-x",
         "API_TOKEN=s3cret",
         "--contract",

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -133,8 +133,11 @@ def test_hosts_can_be_written_as_people_write_them(cluster: Cluster, endpoints: 
 # -- ports
 
 
-def test_ports_that_are_taken_are_not_given_out(cluster: Cluster, endpoints: str, tmp_path: Path) -> None:
+def test_ports_that_are_taken_are_not_given_out(
+    make_cluster: Callable[..., Cluster], endpoints: str, tmp_path: Path
+) -> None:
     """F34: the host that will bind a port says whether it is free."""
+    cluster = make_cluster(2)  # no port of theirs was used before, so the defaults are free
     script = tmp_path / "listen.py"
     script.write_text(LISTEN)
     command = ["--hosts", "h1,h2", "--nproc-per-node", "2"]

@@ -23,8 +23,13 @@ class HeldPorts:
         self._held: Dict[int, List[socket.socket]] = {}
         self._marks: Dict[int, socket.socket] = {}
 
-    def hold(self, port: int) -> bool:
-        """Mark and bind one port on all addresses; False when it is taken."""
+    def hold(self, port: int, is_used_again: bool = False) -> bool:
+        """Mark and bind one port on all addresses; False when it is taken.
+
+        Args:
+            is_used_again: connections of an earlier server that the kernel keeps for a minute (TIME_WAIT) don't make it
+                taken. A trainer can then bind it only as servers do, with SO_REUSEADDR.
+        """
         mark = _mark(port)
         if mark is None:
             return False
@@ -37,6 +42,8 @@ class HeldPorts:
             try:
                 if family == socket.AF_INET6:
                     sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                if is_used_again:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 sock.bind((address, port))
             except OSError as error:
                 sock.close()
@@ -51,7 +58,8 @@ class HeldPorts:
         return True
 
     def hold_exactly(self, port: int) -> int:
-        if not self.hold(port):
+        """A port that was asked for by number."""
+        if not self.hold(port) and not self.hold(port, is_used_again=True):
             raise PortTaken("port %d is in use" % port)
         return port
 
@@ -64,14 +72,17 @@ class HeldPorts:
 
     def hold_row(self, first: int, count: int, is_required: bool) -> List[int]:
         """first, first+1, ...; where one is taken and they are not required, free ones instead of all."""
-        for port in range(first, first + count):
-            if port > 65535 or not self.hold(port):
-                if is_required:
-                    raise PortTaken("port %d is in use" % port if port <= 65535 else "port %d does not exist" % port)
+        row = range(first, first + count)
+        for port in row:
+            if port > 65535:
+                raise PortTaken("port %d does not exist" % port)
+            if is_required:
+                self.hold_exactly(port)
+            elif not self.hold(port):
                 for held in range(first, port):
                     self._let_go(held)
-                return [self.hold_free() for _ in range(count)]
-        return list(range(first, first + count))
+                return [self.hold_free() for _ in row]
+        return list(row)
 
     def _let_go(self, port: int) -> None:
         for sock in [self._marks.pop(port)] + self._held.pop(port):
