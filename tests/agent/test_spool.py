@@ -124,7 +124,7 @@ def add(spools: Spools, folder: Path, rank: int, text: bytes = b"") -> Path:
 
 def read_all(spools: Spools, count: int = 100) -> list[tuple[int, int, bytes]]:
     found = []
-    while chunk := spools.next_chunk(count):
+    while chunk := spools.next_chunk(count, lambda stream: count):
         found.append((chunk[0].rank, chunk[1], chunk[2]))
     return found
 
@@ -134,6 +134,24 @@ def test_ranks_take_turns(spools: Spools, tmp_path: Path) -> None:
     add(spools, tmp_path, 1, b"bb")
     assert read_all(spools, 2) == [(0, 0, b"aa"), (1, 0, b"bb"), (0, 2, b"aa")]
     assert not spools.has_more
+
+
+def test_a_stream_that_may_not_go_waits_and_holds_no_other_back(spools: Spools, tmp_path: Path) -> None:
+    add(spools, tmp_path, 0, b"aaaa")
+    path = tmp_path / "rank-0.err"
+    path.write_bytes(b"why")
+    spools.add(Spool(0, 2, str(path)))
+    left = {1: 1, 2: 100}
+    found = []
+    while chunk := spools.next_chunk(100, left.__getitem__):
+        found.append((chunk[0].stream, chunk[2]))
+        left[chunk[0].stream] -= len(chunk[2])
+    assert found == [(1, b"a"), (2, b"why")]
+    assert spools.has_more
+    assert not spools.can_go(left.__getitem__)
+    left[1] = 2
+    assert spools.can_go(left.__getitem__)
+    assert read_all(spools, 2) == [(0, 1, b"aa"), (0, 3, b"a")]
 
 
 def test_the_system_says_which_files_grow(spools: Spools, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ class Agent:
             if now < self._inotify_at and not self._watches_files(supervisor):
                 deadlines.append(self._inotify_at)
             if self._wire.is_open:
-                if supervisor.spools.has_more and self._channel.output_allowance and self._wire.has_room:
+                if self._wire.has_room and supervisor.spools.can_go(self._channel.output_allowance):
                     deadlines.append(self._output_at)
                 if supervisor.spools.poll_interval is not None:
                     deadlines.append(now + supervisor.spools.poll_interval)
@@ -191,8 +191,8 @@ class Agent:
 
     def _fill_output(self, supervisor: Supervisor, now: float) -> bool:
         has_sent = False
-        while self._wire.has_room and self._channel.output_allowance and supervisor.spools.has_more:
-            found = supervisor.spools.next_chunk(min(CHUNK, self._channel.output_allowance))
+        while self._wire.has_room:
+            found = supervisor.spools.next_chunk(CHUNK, self._channel.output_allowance)
             if found is None:
                 break
             spool, offset, chunk = found

@@ -3,7 +3,7 @@
 import os
 import time
 from collections import deque
-from typing import Deque, Dict, FrozenSet, List, Optional, Tuple
+from typing import Callable, Deque, Dict, FrozenSet, List, Optional, Tuple
 
 from . import libc
 from .marks import MarkWriter
@@ -145,15 +145,25 @@ class Spools:
     def has_more(self) -> bool:
         return bool(self._dirty)
 
-    def next_chunk(self, count: int) -> Optional[Tuple[Spool, int, bytes]]:
-        """(spool, offset, bytes) of the next stream in turn, None when all are read for now."""
-        while self._dirty:
+    def can_go(self, allowance: Callable[[int], int]) -> bool:
+        """Whether a stream that may have more is allowed to."""
+        return any(allowance(spool.stream) for spool in self._dirty)
+
+    def next_chunk(self, most: int, allowance: Callable[[int], int]) -> Optional[Tuple[Spool, int, bytes]]:
+        """(spool, offset, bytes) of the next stream in turn, None when all that are allowed to go are read for now.
+
+        Args:
+            allowance: how many bytes of a stream may go.
+        """
+        for _ in range(len(self._dirty)):
             spool = self._dirty.popleft()
             if spool.stream in self.muted:
                 continue
-            chunk = spool.read(count)
-            if chunk:
+            count = min(most, allowance(spool.stream))
+            chunk = spool.read(count) if count else b""
+            if chunk or not count:
                 self._dirty.append(spool)  # to the back: ranks take turns
+            if chunk:
                 return spool, spool.offset - len(chunk), chunk
         return None
 

@@ -158,7 +158,7 @@ class Tailer:
         limits = [self._channel.deadline or now]
         if self._wanted is not None:
             limits.append(self._look_at)
-        if self._has_more and self._wire.has_room and self._channel.output_allowance:
+        if self._has_more and self._wire.has_room and self._channel.output_allowance(STREAM):
             limits.append(now)
         return max(0.0, min(limits) - now)
 
@@ -236,10 +236,10 @@ class Tailer:
         """What the credit allows, a chunk of each file in turn."""
         self._has_more = False
         for followed in list(self._files.values()):
-            if not self._wire.has_room or not self._channel.output_allowance:
+            if not self._wire.has_room or not self._channel.output_allowance(STREAM):
                 self._has_more = True
                 return
-            chunk = followed.read(min(CHUNK, self._channel.output_allowance))
+            chunk = followed.read(min(CHUNK, self._channel.output_allowance(STREAM)))
             if chunk:
                 self._has_more = True
                 offset = followed.offset - len(chunk)

@@ -87,7 +87,7 @@ class Watcher:
         if self._inotify is None or self._spools.inotify is None:
             limits.append(now + POLL_INTERVAL)
             self._spools.mark_all()
-        if self._spools.has_more and self._channel.output_allowance and self._wire.has_room:
+        if self._wire.has_room and self._spools.can_go(self._channel.output_allowance):
             limits.append(now)
         return max(0.0, min(limits) - now)
 
@@ -216,8 +216,8 @@ class Watcher:
     def _send_output(self) -> None:
         now = time.monotonic()
         has_times = self._wanted is not None and self._wanted["has_times"]
-        while self._wire.has_room and self._channel.output_allowance and self._spools.has_more:
-            found = self._spools.next_chunk(min(CHUNK, self._channel.output_allowance))
+        while self._wire.has_room:
+            found = self._spools.next_chunk(CHUNK, self._channel.output_allowance)
             if found is None:
                 return
             spool, offset, chunk = found

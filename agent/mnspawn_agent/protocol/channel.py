@@ -18,6 +18,8 @@ BLOB_HEAD = struct.Struct(">IQ")  # blob number, offset
 
 BEAT_INTERVAL = 2.0  # a quiet link is heard this often
 SILENCE_LIMIT = 10.0  # five beats missing: the link is lost
+STDERR = 2
+STDERR_RESERVE = 256 << 10  # stderr may go that far beyond the credit: nobody reading stdout must not hide what failed
 
 Message = Dict[str, Any]
 
@@ -121,12 +123,12 @@ class Channel:
         self._bulk.append(framing.encode(framing.OUTPUT, 0, OUTPUT_HEAD.pack(rank, stream, offset, time) + chunk))
         self.output_sent += len(chunk)
 
-    @property
-    def output_allowance(self) -> int:
-        """Output bytes that the peer still takes."""
+    def output_allowance(self, stream: int) -> int:
+        """Bytes of a stream that the peer still takes."""
         if self.is_lost or self._awaits_sync:
             return 0
-        return max(0, self.granted_to_us - self.output_sent)
+        reserve = STDERR_RESERVE if stream == STDERR else 0
+        return max(0, self.granted_to_us + reserve - self.output_sent)
 
     @property
     def unacknowledged_bytes(self) -> int:
@@ -186,7 +188,7 @@ class Channel:
     def _take(self, frame: framing.Frame, now: float) -> None:
         if frame.kind == framing.OUTPUT:
             rank, stream, offset, time = OUTPUT_HEAD.unpack_from(frame.body)
-            self._events.append(OutputChunk(rank, stream, offset, frame.body[OUTPUT_HEAD.size :], time))
+            self._events.append(OutputChunk(rank, stream, offset, bytes(frame.body[OUTPUT_HEAD.size :]), time))
         elif frame.kind == framing.BEAT:
             self._take_beat(frame.body, now)
         elif frame.kind == framing.SYNC:
@@ -198,12 +200,12 @@ class Channel:
                 self._events.append(Received(_decode_object(frame.body)))
             else:
                 blob, offset = BLOB_HEAD.unpack_from(frame.body)
-                self._events.append(BlobChunk(blob, offset, frame.body[BLOB_HEAD.size :]))
+                self._events.append(BlobChunk(blob, offset, bytes(frame.body[BLOB_HEAD.size :])))
         elif frame.seq > self._received_seq + 1:
             self._lose("garbage", "expected frame %d, found %d" % (self._received_seq + 1, frame.seq))
         # a smaller number is one that we have: it was under way when the old wire broke
 
-    def _take_beat(self, body: bytes, now: float) -> None:
+    def _take_beat(self, body: memoryview, now: float) -> None:
         received, clock, echo, held, granted = BEAT.unpack(body)
         self._forget_acknowledged(received)
         self.granted_to_us = max(self.granted_to_us, granted)
@@ -272,8 +274,8 @@ class Channel:
         self._events.append(Synced(message))
 
 
-def _decode_object(body: bytes) -> Message:
-    message = json.loads(body.decode("utf-8"))
+def _decode_object(body: memoryview) -> Message:
+    message = json.loads(bytes(body).decode("utf-8"))
     if not isinstance(message, dict):
         raise ValueError("expected an object")
     return message

@@ -1,7 +1,7 @@
 """Length-prefixed frames: bytes in, frames out. Does no I/O and keeps no clock."""
 
 import struct
-from typing import Iterator, NamedTuple, Union
+from typing import Iterator, List, NamedTuple
 
 HEADER = struct.Struct(">IBI")  # length of the body, kind, sequence number
 MAX_BODY = 16 << 20  # the largest body is a START whose environment holds many 100 kB values; chunks are 128 KiB
@@ -15,15 +15,13 @@ SYNC = 5  # first frame on a new wire of an old session, not sequenced
 
 KINDS = frozenset((CONTROL, BLOB, OUTPUT, BEAT, SYNC))
 
-Bytes = Union[bytes, bytearray, memoryview]
-
 
 class Frame(NamedTuple):
-    """One frame; `seq` is 0 where the kind is not sequenced."""
+    """One frame; `seq` is 0 where the kind is not sequenced. The body is a view: copy what is to be kept."""
 
     kind: int
     seq: int
-    body: bytes
+    body: memoryview
 
 
 class FramingError(Exception):
@@ -42,10 +40,12 @@ def encode(kind: int, seq: int, body: bytes) -> bytes:
 
 
 class Decoder:
-    """Collects bytes and gives the frames that are whole."""
+    """Collects bytes and gives the frames that are whole. Bytes are copied once at most, when a frame comes in pieces."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._parts: List[bytes] = []  # of a frame that is not whole
+        self._held = 0
+        self._needed = 0  # bytes before another look is worth it
 
     def feed(self, chunk: bytes) -> Iterator[Frame]:
         """Frames completed by `chunk`, each before what follows it is looked at.
@@ -53,18 +53,27 @@ class Decoder:
         Raises:
             FramingError: the stream is not ours; nothing after it can be trusted.
         """
-        buffer = self._buffer
-        buffer += chunk
-        start = 0
-        size = HEADER.size
-        while len(buffer) - start >= size:
-            length, kind, seq = HEADER.unpack_from(buffer, start)
+        if self._parts:
+            self._parts.append(chunk)
+            self._held += len(chunk)
+            if self._held < self._needed:
+                return
+            chunk = b"".join(self._parts)
+            self._parts = []
+        view = memoryview(chunk)
+        start, total, size = 0, len(chunk), HEADER.size
+        needed = size
+        while total - start >= size:
+            length, kind, seq = HEADER.unpack_from(chunk, start)
             if length > MAX_BODY or kind not in KINDS:
-                raise FramingError("expected a frame, found %r" % bytes(buffer[start : start + 60]))
-            end = start + size + length
-            if len(buffer) < end:
+                raise FramingError("expected a frame, found %r" % chunk[start : start + 60])
+            needed = size + length
+            if total - start < needed:
                 break
-            yield Frame(kind, seq, bytes(buffer[start + size : end]))
-            start = end
-        if start:
-            del buffer[:start]
+            yield Frame(kind, seq, view[start + size : start + needed])
+            start += needed
+            needed = size
+        if start < total:
+            self._parts = [chunk[start:]]
+            self._held = total - start
+            self._needed = needed

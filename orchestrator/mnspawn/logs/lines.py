@@ -45,8 +45,7 @@ class LineAssembler:
                 self._pending += len(chunk)
             return self._overflow() if self._pending > self._limit else b""
         if self._parts:
-            self._parts.append(chunk[:end])
-            block = b"".join(self._parts)
+            block = b"".join((*self._parts, memoryview(chunk)[:end]))
             self._parts.clear()
         else:
             block = chunk if end == len(chunk) else chunk[:end]
@@ -77,11 +76,11 @@ def prefix_lines(block: bytes, prefix: bytes, *, is_continued: bool = False) -> 
     """Put `prefix` in front of every line of a block; not of the first when that goes on a line that has it."""
     if not block or not prefix:
         return block
-    if block.endswith(b"\n"):
-        body = block[:-1].replace(b"\n", b"\n" + prefix) + b"\n"
-    else:
-        body = block.replace(b"\n", b"\n" + prefix)
-    return body if is_continued else prefix + body
+    body = block.replace(b"\n", b"\n" + prefix)
+    if not block.endswith(b"\n"):
+        return body if is_continued else prefix + body
+    whole = memoryview(body)[: -len(prefix)]  # what stands behind the last end belongs to a line that isn't here
+    return bytes(whole) if is_continued else b"".join((prefix, whole))
 
 
 def final_states(block: bytes) -> bytes:

@@ -266,15 +266,15 @@ def test_a_session_that_goes_on_from_an_earlier_one_leaves_out_what_that_one_had
 
 def test_the_agent_may_send_a_window_and_gets_more_when_a_quarter_of_it_is_consumed() -> None:
     pair = Pair()
-    assert pair.agent.output_allowance == WINDOW
+    assert pair.agent.output_allowance(1) == WINDOW
     pair.outputs(0, b"x" * 600)
-    assert pair.agent.output_allowance == 400
+    assert pair.agent.output_allowance(1) == 400
     pair.session.consumed(249)
     pair.pass_on()
-    assert pair.agent.output_allowance == 400
+    assert pair.agent.output_allowance(1) == 400
     pair.session.consumed(1)
     pair.pass_on()
-    assert pair.agent.output_allowance == 650
+    assert pair.agent.output_allowance(1) == 650
 
 
 def test_bytes_that_are_left_out_cost_no_credit() -> None:
@@ -283,7 +283,7 @@ def test_bytes_that_are_left_out_cost_no_credit() -> None:
     pair.session.consumed(300)
     pair.outputs(0, b"x" * 300)
     pair.pass_on()
-    assert pair.agent.output_allowance == WINDOW
+    assert pair.agent.output_allowance(1) == WINDOW
 
 
 def test_a_new_wire_begins_with_a_whole_window() -> None:
@@ -292,7 +292,7 @@ def test_a_new_wire_begins_with_a_whole_window() -> None:
     pair.breaks()
     pair.comes_back()
     pair.pass_on()
-    assert pair.agent.output_allowance == WINDOW
+    assert pair.agent.output_allowance(1) == WINDOW
     assert text(pair.session.events()) == b""
 
 

@@ -111,7 +111,7 @@ async def test_bytes_that_came_with_the_handshake_come_first() -> None:
 
 async def test_the_first_thing_said_is_the_credit() -> None:
     pumped = Pumped(peer := Peer())
-    await pumped.until(lambda: peer.agent.output_allowance == 1 << 20)
+    await pumped.until(lambda: peer.agent.output_allowance(1) == 1 << 20)
     peer.sends(b"")
     await pumped.task
 

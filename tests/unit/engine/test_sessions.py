@@ -53,7 +53,7 @@ class ModelAgent:
     def data_to_send(self, now: float) -> bytes:
         for (rank, stream), text in STREAMS.items():
             offset = self._offsets[rank, stream]
-            chunk = text[offset : offset + min(CHUNK, self.channel.output_allowance)]
+            chunk = text[offset : offset + min(CHUNK, self.channel.output_allowance(1))]
             if chunk:
                 self.channel.send_output(rank, stream, offset, chunk, STAMP)
                 self._offsets[rank, stream] += len(chunk)

@@ -10,6 +10,7 @@ from mnspawn_agent.protocol.channel import (
     BLOB_HEAD,
     OUTPUT_HEAD,
     SILENCE_LIMIT,
+    STDERR_RESERVE,
     BlobChunk,
     Channel,
     Event,
@@ -383,19 +384,32 @@ def test_a_new_wire_keeps_the_offset_and_trusts_no_echo_of_the_old_one() -> None
 
 def test_no_output_is_allowed_before_the_peer_grants_some() -> None:
     left, right = pair()
-    assert left.output_allowance == 0
+    assert left.output_allowance(1) == 0
     right.grant(100)
     Cable(left, right).pass_on(0.0)
-    assert left.output_allowance == 100
+    assert left.output_allowance(1) == 100
     left.send_output(0, 1, 0, b"x" * 60, STAMP)
-    assert left.output_allowance == 40
+    assert left.output_allowance(1) == 40
+
+
+def test_stderr_may_go_a_little_beyond_the_credit() -> None:
+    left, right = pair()
+    assert left.output_allowance(2) == STDERR_RESERVE
+    right.grant(100)
+    Cable(left, right).pass_on(0.0)
+    left.send_output(0, 1, 0, b"x" * 100, STAMP)
+    left.send_output(0, 2, 0, b"x" * 60, STAMP)
+    assert (left.output_allowance(1), left.output_allowance(2)) == (0, STDERR_RESERVE - 60)
+    right.grant(50)  # the reserve that was used is repaid first
+    Cable(left, right).pass_on(0.0)
+    assert (left.output_allowance(1), left.output_allowance(2)) == (0, STDERR_RESERVE - 10)
 
 
 def test_grants_add_up_and_one_that_comes_late_takes_nothing_back() -> None:
     left, _ = pair()
     left.receive(beat(granted=300), 0.0)
     left.receive(beat(granted=200), 0.0)
-    assert left.output_allowance == 300
+    assert left.output_allowance(1) == 300
 
 
 def test_credit_belongs_to_one_wire() -> None:
@@ -405,13 +419,13 @@ def test_credit_belongs_to_one_wire() -> None:
     left.send_output(0, 1, 0, b"x" * 80, STAMP)
     left.receive(b"", 1.0)
     right.receive(b"", 1.0)
-    assert left.output_allowance == 0
+    assert left.output_allowance(1) == 0
     left.resume(2.0, {})
     right.resume(2.0, {})
     right.grant(50)
-    assert left.output_allowance == 0
+    assert left.output_allowance(1) == 0
     Cable(left, right).pass_on(2.0)
-    assert left.output_allowance == 50
+    assert left.output_allowance(1) == 50
 
 
 def test_output_queued_for_a_wire_that_broke_is_not_sent_on_the_next() -> None:
