@@ -9,8 +9,8 @@ def main(argv: List[str], version: str, is_cached: bool) -> int:
     """Run one mode.
 
     Args:
-        argv: `serve`, or `attach`, `watch`, `reap` with RUN NODE_RANK, or `list`, or `order RUN NODE_RANK VERB [WORD]`,
-            or `clean MIN_AGE dry|do`, or `checkup`, or `tail`.
+        argv: `serve`, or `attach`, `watch`, `reap` with RUN NODE_RANK (`watch ... ended`: only a pod whose last word is
+            said), or `list`, or `order RUN NODE_RANK VERB [WORD]`, or `clean MIN_AGE dry|do`, or `checkup`, or `tail`.
         version: of mnspawn.
         is_cached: the archive was on this host already.
     """
@@ -25,7 +25,7 @@ def main(argv: List[str], version: str, is_cached: bool) -> int:
     if mode == "attach":
         return _attach(link_in, link_out, words[0], words[1])
     if mode == "watch":
-        return _watch(link_in, link_out, words[0], words[1], version, is_cached)
+        return _watch(link_in, link_out, words, version, is_cached)
     if mode == "tail":
         return _tail(link_in, link_out, version, is_cached)
     if mode == "reap":
@@ -85,19 +85,19 @@ def _reap(link_out: int, run: str, node_rank: str) -> int:
     return 1 if left else 0
 
 
-def _watch(link_in: int, link_out: int, run: str, node_rank: str, version: str, is_cached: bool) -> int:
-    from .posix import rundir
+def _watch(link_in: int, link_out: int, words: List[str], version: str, is_cached: bool) -> int:
+    from .posix import native, rundir
 
-    folder = rundir.find_pod(run, node_rank)
+    folder = rundir.find_pod(words[0], words[1])
     plan = rundir.read_json(os.path.join(folder, rundir.PLAN)) if folder else None
-    if folder is None or plan is None:
+    if folder is None or plan is None or ("ended" in words[2:] and not rundir.has_verdict(folder)):
         os.write(link_out, b"gone\n")
         return 1
     from .posix.watch import Watcher
     from .posix.wire import Wire
 
     os.write(link_out, b"here\n")
-    hello = {"version": version, "facts": {"plan": plan, "root": folder}, "cached": is_cached}
+    hello = {"version": version, "facts": {"plan": plan, "root": native.outward(folder)}, "cached": is_cached}
     return Watcher(Wire(link_in, link_out), folder, plan, hello).run()
 
 
@@ -112,7 +112,7 @@ def _answer(link_out: int, mode: str, words: List[str]) -> int:
     """One JSON line."""
     import json
 
-    from .posix import manage
+    from .posix import manage, native
 
     if mode == "list":
         answer: Any = manage.list_pods()
@@ -126,7 +126,7 @@ def _answer(link_out: int, mode: str, words: List[str]) -> int:
         elif verb == "signal":
             order.update(signal=words[3], ranks=[int(rank) for rank in words[4:]] or None)
         answer = manage.command(run, node_rank, order)
-    view = memoryview(json.dumps(answer).encode("ascii") + b"\n")
+    view = memoryview(json.dumps(native.outward(answer)).encode("ascii") + b"\n")
     while view:
         view = view[os.write(link_out, view) :]
     return 0

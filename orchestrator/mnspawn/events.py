@@ -80,7 +80,7 @@ class TrainerExited(Event):
     code: int
     seconds: float  # it ran
     stopped: bool
-    killed: bool  # TERM was not enough
+    killed: bool  # our KILL was sent before its end
 
 
 @dataclass(frozen=True, slots=True)

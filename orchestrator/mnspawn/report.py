@@ -14,11 +14,12 @@ class RankOutcome:
     Attributes:
         seconds: it ran, None when it never started.
         stopped: our own stop ended it, so it is never blamed.
-        killed: TERM was not enough.
+        killed: our KILL was sent before its end.
         ended_at: seconds since START on the controller's clock, mapped through the link's clock offset.
         tail: its last lines on stderr.
         error: why it could not be started.
         is_disk_full: the disk that takes its output was full when it ended.
+        outlived_term: TERM and the whole grace were not enough.
     """
 
     rank: int
@@ -33,6 +34,7 @@ class RankOutcome:
     tail: tuple[str, ...]
     error: str | None = None
     is_disk_full: bool = False
+    outlived_term: bool = False
 
     @property
     def has_failed(self) -> bool:

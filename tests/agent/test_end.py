@@ -57,7 +57,7 @@ def test_one_that_does_not_is_killed_after_the_grace(account: Account) -> None:
         agent.until_said(b"up")
         agent.send(messages.STOP, grace=0.2)
         end = agent.until_a(Exited)
-        assert (end.code, end.stopped, end.killed) == (-9, True, True)
+        assert (end.code, end.stopped, end.killed, end.outlived_term) == (-9, True, True, True)
         assert end.seconds >= 0.2
         finish(agent)
 
@@ -68,7 +68,8 @@ def test_a_second_stop_without_grace_kills_at_once(account: Account) -> None:
         agent.until_said(b"up")
         agent.send(messages.STOP, grace=1000.0)
         agent.send(messages.STOP, grace=0)
-        assert agent.until_a(Exited).killed
+        end = agent.until_a(Exited)
+        assert (end.killed, end.outlived_term) == (True, False)
         finish(agent)
 
 

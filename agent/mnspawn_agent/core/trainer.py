@@ -42,7 +42,8 @@ class TrainerMachine:
         self.started_at = 0.0
         self.deadline: Optional[float] = None
         self.was_stopped = False  # our stop came before its end
-        self.was_killed = False
+        self.was_killed = False  # by us
+        self.outlived_term = False  # TERM and the whole grace were not enough
 
     def _move(self, fact: str) -> None:
         try:
@@ -75,19 +76,27 @@ class TrainerMachine:
             self.was_stopped = self.was_stopped or before is S.PENDING
             return []
         if before is S.STOPPING:
-            if self.deadline is not None:
-                self.deadline = min(self.deadline, now + grace)
+            if self.deadline is None:
+                return []
+            if now + grace < self.deadline:
+                if grace <= 0:
+                    return self._kill()  # asked for: nobody knows what TERM alone would have done
+                self.deadline = now + grace
             return self.on_time(now)
         self.was_stopped = True
         self.deadline = now + grace
         if grace <= 0:
-            return self.on_time(now)
+            return self._kill()
         # a stopped (SIGSTOP) process gets its TERM only when it continues
         return [SendSignal(self.pid, "SIGTERM"), SendSignal(self.pid, "SIGCONT")]
 
     def on_time(self, now: float) -> List[SendSignal]:
         if self.deadline is None or now < self.deadline:
             return []
+        self.outlived_term = True
+        return self._kill()
+
+    def _kill(self) -> List[SendSignal]:
         self.deadline = None
         self.was_killed = True
         return [SendSignal(self.pid, "SIGKILL")]

@@ -12,7 +12,7 @@ from ..core.lifeline import Lifeline
 from ..core.pod import PodState
 from ..protocol import channel, messages
 from ..protocol.version import PROTOCOL
-from . import rundir
+from . import native, rundir
 from .supervisor import Supervisor
 from .wire import Wire
 
@@ -162,13 +162,13 @@ class Agent:
         if self._supervisor is not None and self._supervisor.pod.state is PodState.DONE:
             self._leave_at = now + LINGER * (self._lifeline.orphan_grace or 0.0)
         else:
-            self._stop("the controller was lost")
+            self._stop("the controller was lost", is_orphaned=True)
 
-    def _stop(self, reason: str, grace: Optional[float] = None) -> None:
+    def _stop(self, reason: str, grace: Optional[float] = None, is_orphaned: bool = False) -> None:
         if self._supervisor is None:
             self._is_over, self._keep = True, False
         else:
-            self._supervisor.stop_for(reason, self._supervisor.grace if grace is None else grace)
+            self._supervisor.stop_for(reason, self._supervisor.grace if grace is None else grace, is_orphaned)
 
     def _drain_signals(self) -> None:
         try:
@@ -276,11 +276,22 @@ class Agent:
                 self._stop("asked for by mnspawn stop", float(command["grace"]))
             elif kind == "signal" and self._supervisor is not None:
                 self._supervisor.pass_signal(str(command["signal"]), command["ranks"])
+            elif kind == "detach":
+                return json.dumps({"ok": True, "holder": self._let_go()}).encode("ascii") + b"\n"
             else:
                 return b'{"ok": false, "problem": "unknown command"}\n'
         except (ValueError, KeyError, TypeError) as error:
             return json.dumps({"ok": False, "problem": str(error)}).encode("ascii") + b"\n"
         return b'{"ok": true}\n'
+
+    def _let_go(self) -> str:
+        """Ask the controller to detach; says who holds the run: a controller, nobody for now, or nobody any more."""
+        if self._lifeline.orphan_grace is None:
+            return "detached"
+        if not self._wire.is_open:
+            return "away"
+        self._channel.send(messages.make(messages.LET_GO))
+        return "controller"
 
     def _rewind(self, message: Dict[str, Any]) -> None:
         """Go on with every stream where the controller has it."""
@@ -326,7 +337,7 @@ class Agent:
         try:
             self._supervisor = Supervisor(message, self._channel.send, self._guardian, self._root)
         except OSError as error:
-            self._refuse(["run folder can't be made: %s" % error])
+            self._refuse([native.outward("run folder can't be made: %s" % error)])
 
     def _close(self) -> None:
         if self._wire.is_open:

@@ -187,6 +187,15 @@ def read_status(path: str) -> Optional[Dict[str, Any]]:
     return read_json(os.path.join(path, STATUS))
 
 
+def has_verdict(path: str) -> bool:
+    """The agent of a pod's folder has said its last word: how everything ended."""
+    try:
+        with open(os.path.join(path, JOURNAL), "rb") as file:
+            return b'"type":"done"' in file.read()  # within a text its quotes would have backslashes
+    except OSError:
+        return False
+
+
 def list_pods(root: str) -> Iterator[Tuple[str, str, str]]:
     """(run, node_rank, path) of every pod folder below a root."""
     runs = os.path.join(root, "runs")

@@ -96,17 +96,16 @@ class Supervisor:
             self._send(messages.make(messages.REFUSED, reasons=native.outward(prepared.reasons)))
             return
         self._write_status("prepared")
-        self._send(
-            messages.make(
-                messages.PREPARED,
-                ports=prepared.ports,
-                extra_ports=prepared.extra_ports,
-                run_dir=native.outward(prepared.folder.path),
-                workdir=native.outward(prepared.workdir),
-                python=native.outward(prepared.python),
-                files=native.outward(prepared.files),
-                reach=probe.probe([(address, port) for address, port in prepared.message["probes"]]),
-            )
+        self.say(
+            messages.PREPARED,
+            ports=prepared.ports,
+            extra_ports=prepared.extra_ports,
+            run_dir=native.outward(prepared.folder.path),
+            workdir=native.outward(prepared.workdir),
+            python=native.outward(prepared.python),
+            files=native.outward(prepared.files),
+            reach=probe.probe([(address, port) for address, port in prepared.message["probes"]]),
+            at=self._now(),
         )
 
     # -- trainers --------------------------------------------------------------------------------------------------
@@ -236,10 +235,10 @@ class Supervisor:
         self.pod.stop(self._now(), grace)
         self._act()
 
-    def stop_for(self, reason: str, grace: float) -> None:
+    def stop_for(self, reason: str, grace: float, is_orphaned: bool = False) -> None:
         """Stop because somebody on the host asks for it; the controller learns the reason first."""
         if self.pod.state is not PodState.DONE:
-            self.say(messages.STOPPING, reason=reason, grace=grace)
+            self.say(messages.STOPPING, reason=reason, grace=grace, is_orphaned=is_orphaned)
         self.stop(grace)
 
     def pass_signal(self, name: str, ranks: Optional[List[int]]) -> None:
@@ -300,6 +299,7 @@ class Supervisor:
             seconds=now - trainer.started_at,
             stopped=trainer.was_stopped,
             killed=trainer.was_killed,
+            outlived_term=trainer.outlived_term,
             is_disk_full=self._is_disk_full or self._prepared.folder.is_full(),
             sizes=sizes,
             tail=tail,
@@ -320,7 +320,13 @@ class Supervisor:
         self._leave_output(None)
         self.spools.mark_all()
         self._write_status("done", leftovers=finished.leftovers)
-        self.say(messages.DONE, leftovers=finished.leftovers, swept=finished.swept, sizes=self.spools.sizes())
+        self.say(
+            messages.DONE,
+            leftovers=finished.leftovers,
+            swept=finished.swept,
+            sizes=self.spools.sizes(),
+            at=self._now(),
+        )
 
     def _write_status(self, state: str, **more: Any) -> None:
         trainers = [
@@ -349,7 +355,7 @@ class Supervisor:
             self._notice("status can't be written: %s" % error)
 
     def _notice(self, text: str) -> None:
-        self.say(messages.NOTICE, text=text)
+        self.say(messages.NOTICE, text=native.outward(text))
 
     def close(self, keep: bool) -> None:
         """Give everything back; the run folder stays when `keep`."""

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ..protocol import channel, messages
 from ..protocol.version import PROTOCOL
+from . import native
 from .wire import Wire
 
 CHUNK = 65536
@@ -190,10 +191,10 @@ class Tailer:
     # -- files -----------------------------------------------------------------------------------------------------
     def _look_for_files(self) -> None:
         assert self._wanted is not None
-        for pattern in self._wanted["patterns"]:
+        for pattern in native.inward(self._wanted["patterns"]):
             paths = _expand(pattern)
             if not paths and self._is_first_glob:
-                self._say("no file matches %s yet" % pattern)
+                self._say("no file matches %s yet" % _shown(pattern))
             for path in paths:
                 if path not in self._files:
                     self._follow(path)
@@ -208,10 +209,10 @@ class Tailer:
         followed = FollowedFile(len(self._files), path)
         if not followed.open(0):
             if self._is_first_glob and not os.path.isdir(path):
-                self._say("%s can't be read" % path)
+                self._say("%s can't be read" % _shown(path))
             return
         self._files[path] = followed
-        seen = self._resume.get(path)
+        seen = self._resume.get(_shown(path))
         if seen is not None:
             inode, position = seen
             followed.position = position if inode == followed.inode and position <= followed.size else 0
@@ -268,4 +269,6 @@ def _expand(pattern: str) -> List[str]:
 
 
 def _shown(path: str) -> str:
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    """As the controller knows a path, which also has to be printed there."""
+    wire: str = native.outward(path)
+    return wire.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -19,6 +19,7 @@ DONE = "done"  # nothing of the pod is left, or these pids would not go
 LEFT = "left"  # bytes of a stream that stay in their file, as SKIP asked
 LOST_OUTPUT = "lost_output"  # bytes of a stream that nobody can have any more
 STOPPING = "stopping"  # somebody on the host asked for the end: `mnspawn stop`, or a signal to the agent
+LET_GO = "let_go"  # somebody asks the controller to detach: `mnspawn detach`
 FROM = "from"  # a watcher's word: this stream begins here
 CAUGHT_UP = "caught_up"  # a watcher's word: everything that was there is said
 GONE = "gone"  # a watcher's word: the pod's agent died, nobody will say more
@@ -155,6 +156,7 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
         "python": _is_str,
         "files": _list_of(_is_str),
         "reach": _list_of(_pair_of(_is_str, _is_str)),
+        "at": _is_seconds,
     },
     REFUSED: {"reasons": _list_of(_is_str)},
     STARTED: {"rank": _is_count, "pid": _is_count, "at": _is_seconds},
@@ -167,6 +169,7 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
         "seconds": _is_seconds,
         "stopped": _is_bool,
         "killed": _is_bool,
+        "outlived_term": _is_bool,
         "is_disk_full": _is_bool,
         "sizes": _sizes,
         "tail": _list_of(_is_str),
@@ -175,9 +178,11 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
         "leftovers": _list_of(_is_count),
         "swept": _is_count,
         "sizes": _list_of(_pair_of(_is_count, _is_count, _is_count)),
+        "at": _is_seconds,
     },
     LOST_OUTPUT: {"rank": _is_count, "stream": _is_count, "offset": _is_count, "count": _is_count},
-    STOPPING: {"reason": _is_str, "grace": _is_seconds},
+    STOPPING: {"reason": _is_str, "grace": _is_seconds, "is_orphaned": _is_bool},
+    LET_GO: {},
     FROM: {"rank": _is_count, "stream": _is_count, "offset": _is_count},
     CAUGHT_UP: {},
     GONE: {"reason": _is_str, "leftovers": _list_of(_is_count)},

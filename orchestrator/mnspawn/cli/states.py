@@ -125,7 +125,7 @@ def _host_rows(report: RunReport) -> list[Sequence[str]]:
 
 def _end_of(rank: RankOutcome) -> str:
     words = [state_of_rank(rank, has_ended=True)]
-    if rank.killed:
+    if rank.outlived_term:
         words.append("TERM was not enough")
     if rank.is_disk_full:
         words.append("its disk was full")

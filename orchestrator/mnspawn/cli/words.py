@@ -270,9 +270,9 @@ def _consequences(report: RunReport) -> list[str]:
     stopped = [rank.rank for rank in report.ranks if rank.stopped]
     if stopped:
         lines.append(f"  stopped because of it: {ranks_of(stopped)}")
-    killed = [rank.rank for rank in report.ranks if rank.stopped and rank.killed]
-    if killed:
-        lines.append(f"  TERM was not enough and KILL followed for {ranks_of(killed)}")
+    outlived = [rank.rank for rank in report.ranks if rank.stopped and rank.outlived_term]
+    if outlived:
+        lines.append(f"  TERM was not enough and KILL followed for {ranks_of(outlived)}")
     done = [rank.rank for rank in report.ranks if rank.code == 0 and not rank.stopped]
     if done:
         lines.append(f"  had ended well before: {ranks_of(done)}")

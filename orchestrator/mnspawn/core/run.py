@@ -78,7 +78,7 @@ class _Host:
     is_confirmed: bool = False
     leftovers: tuple[int, ...] = ()
     swept: int = 0
-    phases: dict[str, float] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)  # when they were reached
 
 
 @dataclass(slots=True)
@@ -91,6 +91,7 @@ class _Rank:
     seconds: float | None = None
     stopped: bool = False
     killed: bool = False
+    outlived_term: bool = False
     is_disk_full: bool = False
     ended_at: float | None = None
     tail: tuple[str, ...] = ()
@@ -148,7 +149,7 @@ class RunMachine:
         """For a run that others have started: the facts of its past are still to be told.
 
         Args:
-            began: when it began, on the clock of `now`.
+            began: when it began, on the clock of `now`, as far as labels tell: what the hosts say counts for more.
         """
         machine = cls(run, hosts, grace, began)
         machine.laid_out(ranks)
@@ -160,7 +161,10 @@ class RunMachine:
 
     def phase(self, host: int, name: str, at: float) -> None:
         """A host reached one of report.PHASES; only its first time counts."""
-        self._hosts[host].phases.setdefault(name, round(at - self._began, 3))
+        self._hosts[host].phases.setdefault(name, at)
+        if self._is_adopted:  # nobody here saw it begin
+            self._began = min(at for h in self._hosts for at in h.phases.values())
+            self._started_at = min((h.phases["started"] for h in self._hosts if "started" in h.phases), default=at)
 
     # -- before the start ------------------------------------------------------------------------------------------
     def connected(self, host: int) -> None:
@@ -210,12 +214,8 @@ class RunMachine:
             return
         entry = self._ranks[end.rank]
         entry.pid, entry.code, entry.ended_at, entry.seconds = end.pid, end.code, end.at, end.seconds
-        entry.stopped, entry.killed, entry.is_disk_full, entry.tail = (
-            end.stopped,
-            end.killed,
-            end.is_disk_full,
-            end.tail,
-        )
+        entry.stopped, entry.killed, entry.outlived_term = end.stopped, end.killed, end.outlived_term
+        entry.is_disk_full, entry.tail = end.is_disk_full, end.tail
         name = self._hosts[entry.host].name
         if end.stopped:
             if not self._is_adopted:  # else the order to stop is one of the facts still to come
@@ -279,11 +279,12 @@ class RunMachine:
         if self.state in (R.STARTING, R.RUNNING):
             self._blame(_Cause(now, exit_status, f"interrupted by {name}"))
 
-    def stop_asked(self, now: float, grace: float, reason: str) -> None:
-        """Somebody stops the run on a host: the others follow."""
+    def stop_asked(self, now: float, grace: float, reason: str, is_orphaned: bool = False) -> None:
+        """Somebody stops the run on a host: the others follow. The agent itself, when its link was away too long."""
         self.give_up(now, ExitStatus.TERMINATED, f"stopped before the start: {reason}")
         if self.state in (R.STARTING, R.RUNNING):
-            self._blame(_Cause(now, ExitStatus.TERMINATED, f"stopped: {reason}"))
+            status = ExitStatus.HOST_LOST if is_orphaned else ExitStatus.TERMINATED
+            self._blame(_Cause(now, status, f"stopped: {reason}"))
             self._stop(now, grace, reason)
         elif self.state is R.STOPPING and grace == 0.0:
             self._stop(now, 0.0, reason)
@@ -333,7 +334,7 @@ class RunMachine:
                 h.is_confirmed or not h.ranks or self._started_at is None,
                 h.leftovers,
                 h.swept,
-                dict(h.phases),
+                {name: round(at - self._began, 3) for name, at in h.phases.items()},
             )
             for h in self._hosts
         )
@@ -360,6 +361,7 @@ class RunMachine:
         return RankOutcome(
             entry.rank, entry.local_rank, self._hosts[entry.host].name, entry.pid, entry.code, entry.seconds,
             entry.stopped, entry.killed, ended, entry.tail, entry.error, entry.is_disk_full,
+            entry.outlived_term,
         )  # fmt: skip
 
 

@@ -1,166 +1,65 @@
 """The controller's half of a link: what the agent says, checked, in order, each byte once. No I/O, no clock."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from mnspawn_agent.protocol import channel, messages
 from mnspawn_agent.protocol.version import PROTOCOL
 
+from .said import (
+    AgentGone,
+    CaughtUp,
+    Complete,
+    Done,
+    Drained,
+    Exited,
+    FileOpened,
+    Gap,
+    Hello,
+    Left,
+    LetGo,
+    LinkLost,
+    Need,
+    NotStarted,
+    Output,
+    Prepared,
+    Refused,
+    Remark,
+    SessionEvent,
+    Started,
+    StopAsked,
+)
 
-@dataclass(frozen=True, slots=True)
-class Hello:
-    facts: dict[str, Any]
-    is_cached: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    blobs: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    ports: tuple[int, ...]
-    extra_ports: tuple[int, ...]
-    run_dir: str
-    workdir: str
-    python: str
-    files: tuple[str, ...]
-    reach: dict[str, str]  # address -> problem, "" when it answered
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    rank: int
-    pid: int
-    at: float  # on our clock
-
-
-@dataclass(frozen=True, slots=True)
-class NotStarted:
-    rank: int
-    at: float
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    rank: int
-    stream: int
-    offset: int
-    chunk: bytes = field(repr=False)
-    time: float  # seconds since the epoch on the host
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Bytes that will never come."""
-
-    rank: int
-    stream: int
-    offset: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """Bytes that nobody wanted; they stay on the host."""
-
-    rank: int
-    stream: int
-    offset: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Exited:
-    rank: int
-    pid: int
-    code: int
-    at: float  # on our clock
-    seconds: float
-    stopped: bool
-    killed: bool
-    is_disk_full: bool
-    tail: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Drained:
-    """Everything that a rank wrote before it ended has been passed on."""
-
-    exited: Exited
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Nothing of the pod is left on the host but `leftovers`."""
-
-    leftovers: tuple[int, ...]
-    swept: int
-
-
-@dataclass(frozen=True, slots=True)
-class Complete:
-    """Done, and every byte of every stream has been passed on."""
-
-
-@dataclass(frozen=True, slots=True)
-class StopAsked:
-    """Somebody on the host asked for the end of the run."""
-
-    reason: str
-    grace: float
-
-
-@dataclass(frozen=True, slots=True)
-class CaughtUp:
-    """A watcher has said everything that there is (for now, or for good)."""
-
-
-@dataclass(frozen=True, slots=True)
-class AgentGone:
-    """A watcher found that the pod's agent died."""
-
-    reason: str
-    leftovers: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FileOpened:
-    """From `offset` on, the output of `number` is what stands in a file from its byte `at` on."""
-
-    number: int
-    path: str
-    inode: int
-    at: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class LinkLost:
-    kind: str  # eof, silence, garbage
-    detail: str
-    last_heard: float
-
+__all__ = [
+    "STREAMS",
+    "AgentGone",
+    "CaughtUp",
+    "Complete",
+    "Done",
+    "Drained",
+    "Exited",
+    "FileOpened",
+    "Gap",
+    "Hello",
+    "HostSession",
+    "Left",
+    "LetGo",
+    "LinkLost",
+    "Need",
+    "NotStarted",
+    "Output",
+    "Prepared",
+    "Refused",
+    "Remark",
+    "SessionEvent",
+    "Started",
+    "StopAsked",
+]
 
 STREAMS = frozenset((1, 2, 3))  # stdout, stderr, result
-
-SessionEvent = (
-    Hello | Need | Prepared | Refused | Started | NotStarted | Output | Gap | Left | Exited | Drained | Done | Complete
-    | StopAsked | CaughtUp | AgentGone | FileOpened | Remark | LinkLost
-)  # fmt: skip
+ONCE = frozenset(
+    (messages.HELLO, messages.PREPARED, messages.STARTED, messages.NOT_STARTED, messages.EXITED, messages.DONE)
+)
 
 
 class HostSession:
@@ -188,6 +87,9 @@ class HostSession:
         self._is_complete = False
         self._events: list[SessionEvent] = []
         self._ranks: frozenset[int] | None = None
+        self._told: set[tuple[str, int | None]] = set()  # what comes once, by kind and rank
+        self._clock_offset: float | None = None  # as an earlier channel had measured it
+        self._silence_limit = silence_limit
         self._channel.grant(window)
 
     def expect(self, ranks: Iterable[int]) -> None:
@@ -224,6 +126,18 @@ class HostSession:
         self._channel.grant(self.window)
         self._take()
 
+    def read_again(self, now: float) -> None:
+        """Go on with a watcher, which tells all from the beginning. What is known already is not told again."""
+        if self._clock_offset is None:
+            self._clock_offset = self._channel.clock_offset
+        self._channel = channel.Channel(now, self._silence_limit)
+        self._heard = now
+        self._owed = 0
+        for rank in self._ranks or ():
+            for stream in STREAMS:
+                self._next.setdefault((rank, stream), 0)
+        self._channel.grant(self.window)
+
     # -- what we say -----------------------------------------------------------------------------------------------
     def send(self, message: dict[str, Any]) -> None:
         self._channel.send(message)
@@ -249,7 +163,7 @@ class HostSession:
 
     def to_local(self, at: float, now: float) -> float:
         """An agent's monotonic time on our clock, never in the future."""
-        offset = self._channel.clock_offset
+        offset = self._channel.clock_offset if self._clock_offset is None else self._clock_offset
         return min(now, at - offset) if offset is not None else now
 
     # -- what the agent says ---------------------------------------------------------------------------------------
@@ -283,6 +197,10 @@ class HostSession:
         if rank is not None and self._is_strange(rank):
             self._events.append(Remark(f"the agent speaks of rank {rank}, which is none of this host's"))
             return
+        if message["type"] in ONCE:
+            if (message["type"], rank) in self._told:
+                return
+            self._told.add((message["type"], rank))
         now = self._heard
         match message:
             case {"type": messages.HELLO, "protocol": version, "facts": facts, "cached": cached}:
@@ -302,6 +220,7 @@ class HostSession:
                         message["python"],
                         tuple(message["files"]),
                         dict(message["reach"]),
+                        self.to_local(message["at"], now),
                     )
                 )
             case {"type": messages.REFUSED, "reasons": reasons}:
@@ -316,14 +235,19 @@ class HostSession:
                 self._leave(rank, stream, offset + count)
             case {"type": messages.LOST_OUTPUT, "rank": rank, "stream": stream, "offset": offset, "count": count}:
                 self._skip(rank, stream, offset + count)
-            case {"type": messages.DONE, "leftovers": leftovers, "swept": swept, "sizes": sizes}:
+            case {"type": messages.DONE, "leftovers": leftovers, "swept": swept, "sizes": sizes, "at": at}:
                 self._final = {(rank, stream): size for rank, stream, size in sizes}
-                self._events.append(Done(tuple(leftovers), swept))
+                self._events.append(Done(tuple(leftovers), swept, self.to_local(at, now)))
                 self._look_for_end()
             case {"type": messages.FROM, "rank": rank, "stream": stream, "offset": offset}:
-                self._next[rank, stream] = max(offset, self._next.get((rank, stream), 0))
-            case {"type": messages.STOPPING, "reason": reason, "grace": grace}:
-                self._events.append(StopAsked(reason, grace))
+                if (rank, stream) in self._next:
+                    self._skip(rank, stream, offset)  # bytes that the cap took meanwhile
+                else:
+                    self._next[rank, stream] = offset
+            case {"type": messages.STOPPING, "reason": reason, "grace": grace, "is_orphaned": is_orphaned}:
+                self._events.append(StopAsked(reason, grace, is_orphaned))
+            case {"type": messages.LET_GO}:
+                self._events.append(LetGo())
             case {"type": messages.CAUGHT_UP}:
                 self._events.append(CaughtUp())
             case {"type": messages.GONE, "reason": reason, "leftovers": leftovers}:
@@ -345,6 +269,7 @@ class HostSession:
             message["killed"],
             message["is_disk_full"],
             tuple(message["tail"]),
+            message["outlived_term"],
         )
         self._events.append(exited)
         self._waiting[exited.rank] = (exited, dict(message["sizes"]))

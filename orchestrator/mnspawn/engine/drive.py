@@ -289,8 +289,10 @@ class Drive:
                 link.is_settled = True
                 link.send(messages.FINISH, keep=self._request.keeps_folder)
                 machine.settled(link.index, now)
-            case said.StopAsked(reason, grace):
-                machine.stop_asked(now, grace, f"{reason} on {link.name}")
+            case said.StopAsked(reason, grace, is_orphaned):
+                machine.stop_asked(now, grace, f"{reason} on {link.name}", is_orphaned)
+            case said.LetGo() if self._request.handle_signals:
+                self._detach()
             case said.LinkLost():
                 link.lost = event
             case _:
@@ -345,9 +347,7 @@ class Drive:
             case policy.StopAll(grace, reason):
                 self._audience.tell(seen.RunStopping(time.time(), reason, grace <= 0))
                 if grace <= 0:
-                    self._skip_output(
-                        OUTPUT_STREAMS
-                    )  # who kills does not wait for gigabytes that are still on the hosts
+                    self._skip_output(OUTPUT_STREAMS)  # who kills does not wait for gigabytes that are on the hosts
                 for link in self._links:
                     if not link.is_settled:
                         link.send(messages.STOP, grace=grace)

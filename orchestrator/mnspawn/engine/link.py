@@ -8,7 +8,7 @@ from typing import Any
 
 from mnspawn_agent.protocol import messages
 
-from ..core.session import Hello, HostSession, LinkLost, Prepared
+from ..core.session import STREAMS, Hello, HostSession, LinkLost, Prepared
 from ..errors import BootstrapError, HostError
 from ..transport.base import Connection, RemoteProcess
 from . import join
@@ -134,7 +134,10 @@ class HostLink:
                     async with asyncio.timeout(max(RETRY_MOST, deadline - self._loop.time())):
                         self._connection = await self._reached.connect(self.index)
                 if not await self._attach(self._connection):
-                    return await self._bury("its agent died")
+                    if not await self._read_rest(self._connection):
+                        return await self._bury("its agent died")
+                    self.lost = None
+                    return None
                 if await self._is_answered():
                     self.lost = None
                     return None
@@ -159,6 +162,28 @@ class HostLink:
         if found is None:
             return False
         self._process, self._diagnostics, self._first = found
+        return True
+
+    async def _read_rest(self, connection: Connection) -> bool:
+        """An agent that waited for us in vain has written its verdict down: go on with that; False when it has not."""
+        words = ("watch", self._run, str(self.index), "ended")
+        found = await join.enter(connection, self.name, words, self._python, OLD_CONNECTION_LIMIT)
+        if found is None:
+            return False
+        self._process, self._diagnostics, self._first = found
+        self.session.read_again(self._loop.time())
+        self.session.send(
+            messages.make(
+                messages.WATCH,
+                streams=sorted(STREAMS),
+                ranks=None,
+                offsets=[[rank, stream, offset] for (rank, stream), offset in self.session.offsets.items()],
+                tail=None,
+                since=None,
+                has_times=False,
+                is_following=True,
+            )
+        )
         return True
 
     async def _is_answered(self) -> bool:

@@ -231,6 +231,8 @@ class View:
         machine, now = self._machine, self._loop.time()
         glance.last_heard = now
         match event:
+            case said.Prepared():
+                machine.phase(glance.index, "prepared", event.at)
             case said.Started(rank, pid, at):
                 machine.phase(glance.index, "started", at)
                 machine.started(rank, pid)
@@ -238,9 +240,10 @@ class View:
                 machine.not_started(rank, at, error, now)
             case said.Exited():
                 machine.exited(event, now)
-            case said.StopAsked(reason, grace):
-                machine.stop_asked(now, grace, f"{reason} on {glance.name}")
-            case said.Done(leftovers, swept):
+            case said.StopAsked(reason, grace, is_orphaned):
+                machine.stop_asked(now, grace, f"{reason} on {glance.name}", is_orphaned)
+            case said.Done(leftovers, swept, at):
+                machine.phase(glance.index, "ended", at)
                 glance.has_ended = True
                 machine.done(glance.index, leftovers, swept)
             case said.AgentGone(reason, leftovers):

@@ -35,8 +35,7 @@ def test_stop_escalates_to_sigkill_only_after_the_grace_period() -> None:
     assert trainer.on_time(now=109.9) == []
     assert trainer.on_time(now=110.0) == KILL
     assert trainer.on_time(now=111.0) == []
-    assert trainer.was_stopped
-    assert trainer.was_killed
+    assert (trainer.was_stopped, trainer.was_killed, trainer.outlived_term) == (True, True, True)
 
 
 def test_asking_again_can_shorten_the_grace_but_never_lengthen_it() -> None:
@@ -47,12 +46,21 @@ def test_asking_again_can_shorten_the_grace_but_never_lengthen_it() -> None:
     trainer.stop(now=102.0, grace=1.0)
     assert trainer.deadline == 103.0
     assert trainer.stop(now=102.5, grace=0.0) == KILL
+    assert (trainer.was_killed, trainer.outlived_term) == (True, False)  # it may have been about to end
+
+
+def test_a_grace_that_was_shortened_is_waited_for() -> None:
+    trainer = running()
+    trainer.stop(now=100.0, grace=10.0)
+    assert trainer.stop(now=101.0, grace=1.0) == []
+    assert trainer.on_time(now=102.0) == KILL
+    assert trainer.outlived_term
 
 
 def test_no_grace_kills_at_once() -> None:
     trainer = running()
     assert trainer.stop(now=100.0, grace=0.0) == KILL
-    assert trainer.was_killed
+    assert (trainer.was_killed, trainer.outlived_term) == (True, False)
 
 
 def test_kill_is_sent_once() -> None:

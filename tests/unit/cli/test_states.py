@@ -82,6 +82,13 @@ def test_a_report_has_every_rank_and_every_host() -> None:
     assert lines[-2:] == ["a     nothing left", "b     nothing left"]
 
 
+def test_a_report_tells_a_kill_at_once_from_one_after_the_grace() -> None:
+    at_once = replace(rank(0, -9, stopped=True), killed=True)
+    lines = report_lines(KNOWN, report(at_once, replace(at_once, rank=1, outlived_term=True), rank(2, 0), rank(3, 0)))
+    assert lines[5].endswith("  stopped (signal 9 (SIGKILL))")
+    assert lines[6].endswith("  stopped (signal 9 (SIGKILL)), TERM was not enough")
+
+
 def test_a_report_comes_back_from_json_as_it_was() -> None:
     end = report(rank(0, 5), rank(1, -15, stopped=True), status=5, lost="gone")
     assert RunReport.read(json.loads(json.dumps(end.describe()))) == end

@@ -36,10 +36,14 @@ def rank(
     *,
     stopped: bool = False,
     killed: bool = False,
+    outlived_term: bool = False,
     tail: tuple[str, ...] = (),
     error: str | None = None,
 ) -> RankOutcome:
-    return RankOutcome(number, number % 2, host, 4000 + number, code, 12.34, stopped, killed, 12.5, tail, error)
+    return RankOutcome(
+        number, number % 2, host, 4000 + number, code, 12.34, stopped, killed, 12.5, tail, error,
+        outlived_term=outlived_term,
+    )  # fmt: skip
 
 
 def report(*ranks: RankOutcome, status: int = 0, hosts: tuple[HostOutcome, ...] = (), reason: str = "") -> RunReport:
@@ -65,7 +69,7 @@ def test_the_summary_names_who_failed_why_and_what_followed() -> None:
     lines = summary(
         report(
             rank(0, code=-15, stopped=True),
-            rank(1, code=-9, stopped=True, killed=True),
+            rank(1, code=-9, stopped=True, killed=True, outlived_term=True),
             rank(2, "gpu-02", code=-15, stopped=True),
             rank(3, "gpu-02", code=7, tail=("Traceback:", "ValueError: no")),
             status=7,
@@ -79,6 +83,11 @@ def test_the_summary_names_who_failed_why_and_what_followed() -> None:
         "  stopped because of it: ranks 0-2",
         "  TERM was not enough and KILL followed for rank 1",
     ]
+
+
+def test_a_kill_that_was_asked_for_says_nothing_of_term() -> None:
+    lines = summary(report(rank(0, code=-9, stopped=True, killed=True), status=143, reason="stopped: by hand"))
+    assert lines == ["mnspawn: stopped: by hand", "  stopped because of it: rank 0"]
 
 
 def test_other_failures_and_those_that_had_ended_well_are_listed_apart() -> None:

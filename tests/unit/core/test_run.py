@@ -397,6 +397,15 @@ def test_a_stop_on_one_host_stops_the_others_with_its_grace() -> None:
     assert (report.exit_status, report.reason) == (143, "stopped: mnspawn stop")
 
 
+def test_an_agent_that_stopped_because_it_was_left_alone_is_a_lost_host() -> None:
+    run = running()
+    run.stop_asked(5.0, 3.0, "the controller was lost on b", is_orphaned=True)
+    for rank in range(4):
+        exits(run, rank, code=-15, at=8.0, stopped=True)
+    report = settle(run, 9.0).report()
+    assert (report.exit_status, report.reason) == (5, "stopped: the controller was lost on b")
+
+
 def test_a_stop_on_a_host_before_the_start_starts_nothing() -> None:
     run = preparing()
     run.stop_asked(1.0, 3.0, "SIGTERM")
@@ -514,6 +523,21 @@ def test_an_adopted_run_is_told_as_it_was_whatever_the_order_of_the_news() -> No
     exits(run, 1, code=-15, at=150.0, stopped=True)
     report = settle(run, 501.0).report()
     assert (report.exit_status, report.seconds) == (7, 50.0)
+
+
+def test_an_adopted_run_began_when_its_hosts_say_not_when_our_clock_does() -> None:
+    run = RunMachine.adopt("r1", ["h1", "h2"], [[0, 1], [2, 3]], GRACE, now=500.0, began=-3000.0)
+    for host, phases in enumerate(({"prepared": 100.0, "started": 101.0}, {"prepared": 99.5, "started": 101.5})):
+        for name, at in phases.items():
+            run.phase(host, name, at)
+    for rank in range(4):
+        exits(run, rank, at=151.0)
+    report = settle(run, 501.0).report()
+    assert report.seconds == 51.5
+    assert [rank.ended_at for rank in report.ranks] == [50.0] * 4
+    assert [dict(host.phases) for host in report.hosts] == [
+        {"prepared": 0.5, "started": 1.5}, {"prepared": 0.0, "started": 2.0}
+    ]  # fmt: skip
 
 
 # -- words

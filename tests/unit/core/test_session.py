@@ -70,7 +70,7 @@ class Pair:
 
 EXITED: dict[str, Any] = {
     "rank": 0, "pid": 42, "code": 0, "at": 5.0, "seconds": 4.0, "stopped": False, "killed": False,
-    "is_disk_full": False, "sizes": [], "tail": ["bye"],
+    "outlived_term": False, "is_disk_full": False, "sizes": [], "tail": ["bye"],
 }  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def test_messages_become_events_with_checked_fields() -> None:
     ]
     assert pair.says(messages.NEED, blobs=[0, 2]) == [Need((0, 2))]
     answer = {"ports": [6070], "extra_ports": [7000, 7001], "run_dir": "/r", "workdir": "/w", "python": "/p"}
-    assert pair.says(messages.PREPARED, **answer, files=["/f"], reach=[["10.0.0.2", ""]]) == [
+    assert pair.says(messages.PREPARED, **answer, files=["/f"], reach=[["10.0.0.2", ""]], at=1.0) == [
         Prepared((6070,), (7000, 7001), "/r", "/w", "/p", ("/f",), {"10.0.0.2": ""})
     ]
     assert pair.says(messages.REFUSED, reasons=["no script /x"]) == [Refused(("no script /x",))]
@@ -197,14 +197,15 @@ def test_lost_output_drains_an_exit_too() -> None:
 def test_the_session_is_complete_once_when_all_that_was_written_has_come() -> None:
     pair = Pair()
     assert kinds(pair.exits(out=2)) == [Exited]
-    assert kinds(pair.says(messages.DONE, leftovers=[7], swept=1, sizes=[[0, STDOUT, 3]])) == [Done]
+    assert kinds(pair.says(messages.DONE, leftovers=[7], swept=1, sizes=[[0, STDOUT, 3]], at=6.0)) == [Done]
     assert kinds(pair.outputs(0, b"ab")) == [Output, Drained]
     assert kinds(pair.outputs(2, b"!")) == [Output, Complete]
     assert pair.outputs(3, b"late") == [Output(0, STDOUT, 3, b"late", STAMP)]
 
 
 def test_a_pod_that_wrote_nothing_is_complete_with_its_done() -> None:
-    assert Pair().says(messages.DONE, leftovers=[], swept=0, sizes=[[0, STDOUT, 0]]) == [Done((), 0), Complete()]
+    done = Pair().says(messages.DONE, leftovers=[], swept=0, sizes=[[0, STDOUT, 0]], at=6.0)
+    assert done == [Done((), 0), Complete()]
 
 
 # -- a link that breaks

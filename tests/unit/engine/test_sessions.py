@@ -26,11 +26,14 @@ class ModelAgent:
 
     Args:
         kept: offset of the oldest byte that is still there, by stream.
+        offsets: where streams go on, for one who tells all from the beginning (a watcher).
     """
 
-    def __init__(self, kept: dict[tuple[int, int], int] | None = None) -> None:
+    def __init__(
+        self, kept: dict[tuple[int, int], int] | None = None, offsets: dict[tuple[int, int], int] | None = None
+    ) -> None:
         self.channel = Channel(0.0)
-        self._offsets = dict.fromkeys(STREAMS, 0)
+        self._offsets = dict.fromkeys(STREAMS, 0) | {key: at for key, at in (offsets or {}).items() if key in STREAMS}
         self._kept = kept or {}
         self.is_told_to_go = False
         for rank in (0, 1):
@@ -38,14 +41,14 @@ class ModelAgent:
         for rank in (1, 0):
             self._end(rank)
         sizes = [[rank, stream, len(text)] for (rank, stream), text in STREAMS.items()]
-        self.channel.send(messages.make(messages.DONE, leftovers=[], swept=0, sizes=sizes))
+        self.channel.send(messages.make(messages.DONE, leftovers=[], swept=0, sizes=sizes, at=2.0))
 
     def _end(self, rank: int) -> None:
         sizes = [[stream, len(text)] for (owner, stream), text in STREAMS.items() if owner == rank]
         self.channel.send(
             messages.make(
                 messages.EXITED, rank=rank, pid=100 + rank, code=rank, at=0.0, seconds=1.0, stopped=False,
-                killed=False, is_disk_full=False, sizes=sizes, tail=[],
+                killed=False, outlived_term=False, is_disk_full=False, sizes=sizes, tail=[],
             )
         )  # fmt: skip
 
@@ -156,6 +159,20 @@ def test_wires_that_break_again_and_again_only_take_longer() -> None:
                 break
             reconnect(controller, agent, now=attempt + 0.5)
         check(controller, agent)
+
+
+def test_the_rest_can_be_read_from_a_watcher_and_nothing_is_told_twice() -> None:
+    for cut in range(0, whole_run(), 7):
+        controller, agent = Controller(), ModelAgent()
+        controller.session.expect((0, 1))
+        Cable(controller, agent, budget=cut, piece=97).pass_on(0.0)
+        if controller.count(Complete):
+            break  # all is known
+        controller.receive(b"", 1.0)
+        controller.session.read_again(1.0)
+        watcher = ModelAgent(offsets=controller.session.offsets)
+        Cable(controller, watcher, piece=97).pass_on(1.0)
+        check(controller, watcher)
 
 
 def test_a_tiny_window_only_takes_longer() -> None:

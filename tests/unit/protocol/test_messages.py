@@ -36,22 +36,23 @@ START: dict[str, Any] = {
 }
 EXITED: dict[str, Any] = {
     "rank": 0, "pid": 42, "code": -9, "at": 5.5, "seconds": 1, "stopped": False, "killed": True, "is_disk_full": False,
-    "sizes": [[1, 100], [2, 0]], "tail": ["Traceback"],
+    "outlived_term": True, "sizes": [[1, 100], [2, 0]], "tail": ["Traceback"],
 }  # fmt: skip
 GOOD: dict[str, dict[str, Any]] = {
     messages.HELLO: {"protocol": 1, "version": "0.1", "facts": {"cpus": 2}, "cached": True},
     messages.NEED: {"blobs": [0, 3]},
     messages.PREPARED: {
         "ports": [6070], "extra_ports": [], "run_dir": "/r", "workdir": "/w", "python": "/p", "files": ["/f"],
-        "reach": [["10.0.0.2", ""]],
+        "reach": [["10.0.0.2", ""]], "at": 5.5,
     },
     messages.REFUSED: {"reasons": ["no script /x"]},
     messages.STARTED: {"rank": 0, "pid": 42, "at": 5.5},
     messages.NOT_STARTED: {"rank": 0, "at": 5.5, "error": "no such file"},
     messages.EXITED: EXITED,
-    messages.DONE: {"leftovers": [], "swept": 0, "sizes": [[0, 1, 100]]},
+    messages.DONE: {"leftovers": [], "swept": 0, "sizes": [[0, 1, 100]], "at": 5.5},
     messages.LOST_OUTPUT: {"rank": 0, "stream": 1, "offset": 0, "count": 10},
-    messages.STOPPING: {"reason": "SIGTERM", "grace": 10.0},
+    messages.STOPPING: {"reason": "SIGTERM", "grace": 10.0, "is_orphaned": False},
+    messages.LET_GO: {},
     messages.LEFT: {"rank": 0, "stream": 1, "offset": 5, "count": 10},
     messages.FILE: {"number": 0, "path": "/var/log/x", "inode": 7, "at": 0, "offset": 5},
     messages.FROM: {"rank": 0, "stream": 1, "offset": 5},
