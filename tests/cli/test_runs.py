@@ -1,6 +1,7 @@
 """Runs that outlive the command that started them: seen, followed, taken over and ended from anywhere."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -152,9 +153,12 @@ def _a_reader_that_leaves_silence_is_noticed(cluster: Cluster) -> None:
 def _a_full_disk_here_is_told_and_no_more(cluster: Cluster) -> None:
     with open("/dev/full", "wb") as full, cluster.start_mnspawn("logs", "deep", stdout=full) as running:
         finished = running.wait(20)
-    assert finished.status == 0
+    assert finished.status == 2
     assert "standard output: No space left on device" in finished.stderr
     assert "Traceback" not in finished.stderr
+    for words in (("logs", "-f", "deep"), ("tail", "h1:/etc/passwd")):  # nothing comes that could fail again
+        with open("/dev/full", "wb") as full, cluster.start_mnspawn(*words, stdout=full) as running:
+            assert running.wait(20).status == 2
 
 
 def _local_copies_are_byte_exact(cluster: Cluster, run: str, tmp_path: Path) -> None:
@@ -219,6 +223,43 @@ def test_a_terminal_can_be_made_to_let_go(cluster: Cluster, tmp_path: Path) -> N
     run = status(cluster, "held")["run"]
     cluster.mnspawn("stop", "held").check()
     wait_until(lambda: not keepers(run), 10)
+
+
+def test_a_terminal_of_another_machine_is_asked_to_let_go(cluster: Cluster, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM)
+    env = elsewhere(cluster, tmp_path)
+    words = ("--hosts", HOSTS, "--nproc-per-node", "2", "--name", "far", str(script))
+    with cluster.start_mnspawn(*words) as running:
+        running.wait_for(lambda: running.stdout.count("] up") == 4)
+        said = cluster.mnspawn("detach", "far", "--hosts", HOSTS, env=env).check()
+        assert re.fullmatch(r"mnspawn: run [0-9a-f]{8} is detached\n", said.stderr)
+        assert running.wait(10).status == 0
+    run = status(cluster, "far")["run"]
+    assert len(keepers(run)) == 1  # at the terminal's machine
+    again = cluster.mnspawn("detach", run, "--hosts", HOSTS, env=env).check()
+    assert again.stderr.endswith("is detached already\n")
+    cluster.mnspawn("stop", "far", "--hosts", HOSTS, env=env).check()
+    ended = cluster.mnspawn("detach", "far", "--hosts", HOSTS, env=env)
+    assert (ended.status, ended.stderr.splitlines()[0]) == (2, f"mnspawn: RUN: run {run} has ended")
+    wait_until(lambda: not keepers(run), 10)
+
+
+def test_an_end_that_nobody_here_has_seen_is_asked_for(cluster: Cluster, run: str, tmp_path: Path) -> None:
+    def row() -> tuple[str, int | None]:
+        [found] = [
+            one for one in json.loads(cluster.mnspawn("ps", "--json").check().stdout)["runs"] if one["run"] == run
+        ]
+        return found["state"], found["exit_status"]
+
+    for pid in keepers(run):
+        os.kill(int(pid), signal.SIGKILL)
+    wait_until(lambda: not keepers(run), 5)
+    assert row() == ("running", None)
+    cluster.mnspawn("stop", run, "--hosts", HOSTS, env=elsewhere(cluster, tmp_path)).check()
+    assert row() == ("ended", 143)
+    report = json.loads(cluster.mnspawn("report", run, "--json").check().stdout)["report"]  # from memory, now
+    assert all({"prepared", "started", "ended"} <= set(host["phases"]) for host in report["hosts"])
 
 
 def test_files_of_hosts_are_followed_through_rotation_and_truncation(cluster: Cluster) -> None:

@@ -20,7 +20,7 @@ from mnspawn.cli.runs import (
     look,
     print_errors,
     registry,
-    say,
+    say_forgotten,
     takes_settings,
 )
 from mnspawn.engine.watching import exit_status_of
@@ -76,20 +76,10 @@ def in_charge(known: KnownRun, options: ViewOptions, listeners: list[Listener]) 
                 known_runs.remember(known)
             stack.enter_context(known_runs.tended(known.run))
         except OSError as exc:
-            _say_forgotten(exc)
+            say_forgotten(exc)
         sight = look(known, options, listeners)
         assert sight is not None
-        if sight.has_ended:
-            try:
-                known_runs.write_report(known.run, sight.report.describe())
-            except OSError as exc:
-                _say_forgotten(exc)
     return sight
-
-
-def _say_forgotten(error: OSError) -> None:
-    """A full disk here is no reason not to look at a run there."""
-    say(f"the run is not remembered on this machine: {error.strerror or error}")
 
 
 app = application("attach", SUMMARY, attach, EPILOG)

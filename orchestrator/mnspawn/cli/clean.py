@@ -8,7 +8,8 @@ import typer
 
 from mnspawn import api, compose
 from mnspawn.cli import render
-from mnspawn.cli.runs import LISTS, REACH, JsonOption, application, asked_hosts, print_errors, registry, takes_settings
+from mnspawn.cli.reaching import JsonOption
+from mnspawn.cli.runs import LISTS, REACH, application, asked_hosts, print_errors, registry, takes_settings
 from mnspawn.cli.states import columns
 from mnspawn.cli.when import parse_span
 from mnspawn.errors import ExitStatus, UsageError

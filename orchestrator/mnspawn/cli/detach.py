@@ -1,17 +1,25 @@
 """`mnspawn detach RUN`: have the terminal of a run let go of it."""
 
+import asyncio
 import os
 import signal
 import time
 from pathlib import Path
 
-from mnspawn.cli.runs import REACH, RunArgument, application, find_run, registry, say, takes_settings
+from mnspawn import api
+from mnspawn.api import KnownRun
+from mnspawn.cli.runs import REACH, RunArgument, application, find_run, print_errors, registry, say, takes_settings
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.settings import Settings
 
-SUMMARY = "Let go of a run that a terminal of this machine holds; it goes on (as Ctrl-\\ there)."
+SUMMARY = "Have the terminal that holds a run let go of it, wherever it is; the run goes on (as Ctrl-\\ there)."
+EPILOG = (
+    "A terminal of another machine is asked by way of the hosts, to which it is connected. Exit status: 0 when the run"
+    " is detached; 2 when it has ended or nobody holds it; 3 when it was not let go of, or hosts did not answer."
+)
 LIMIT = 15.0  # seconds: every host must have heard of it
 LOOK = 0.05
+LOOK_FAR = 0.5  # on other machines
 
 
 @takes_settings(*REACH)
@@ -20,25 +28,57 @@ def detach(settings: Settings, run: RunArgument) -> int:
     known = find_run(run, settings)
     pid = registry().tender(known.run)
     if pid is None:
-        raise UsageError(
-            f"expected a terminal of this machine that holds run {known.run}, found none",
-            place="RUN",
-            hint=r"where it was started, press Ctrl-\ or use this command; a run that has nobody is detached already",
-        )
+        return detach_far(known)
     if is_keeper(pid):
-        say(f"run {known.run} is detached already")
-        return ExitStatus.OK
+        return say_detached(known.run, "is detached already")
     os.kill(pid, signal.SIGQUIT)
     deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
         if registry().tender(known.run) != pid:
-            say(f"run {known.run} is detached")
-            return ExitStatus.OK
+            return say_detached(known.run, "is detached")
         time.sleep(LOOK)
-    say(
-        f"process {pid} has not let go of run {known.run} within {LIMIT:g} s",
-        "not all ranks run yet, or a host is lost",
-    )
+    return say_held(known.run, f"process {pid}")
+
+
+def detach_far(known: KnownRun) -> int:
+    """Nobody on this machine holds the run: the hosts know whether somebody does, and pass the word on.
+
+    Raises:
+        UsageError: there is nobody who could let go.
+    """
+    deadline = time.monotonic() + LIMIT
+    said = "is detached already"
+    while True:
+        words = [("order", known.run, str(index), "detach") for index in range(len(known.hosts))]
+        answers = asyncio.run(api.ask(known.hosts, words, transport=known.transport, ssh=known.ssh))
+        errors = {answer.host: answer.error for answer in answers if answer.error is not None}
+        if errors:
+            print_errors(errors)
+            return ExitStatus.HOST_UNUSABLE
+        holders = {str(answer.content.get("holder")) for answer in answers if answer.content.get("ok")}
+        if not holders:
+            raise UsageError(f"run {known.run} has ended", place="RUN", hint=f"mnspawn status {known.run}")
+        if holders == {"detached"}:
+            return say_detached(known.run, said)
+        if "controller" not in holders:
+            raise UsageError(
+                f"the terminal that holds run {known.run} has no link to its hosts: it can't be asked",
+                place="RUN",
+                hint="if it does not come back, the hosts stop the run when its orphan_grace is over",
+            )
+        if time.monotonic() > deadline:
+            return say_held(known.run, "the terminal that holds it")
+        said = "is detached"
+        time.sleep(LOOK_FAR)
+
+
+def say_detached(run: str, how: str) -> int:
+    say(f"run {run} {how}")
+    return ExitStatus.OK
+
+
+def say_held(run: str, who: str) -> int:
+    say(f"{who} has not let go of run {run} within {LIMIT:g} s", "not all ranks run yet, or a host is lost")
     return ExitStatus.HOST_UNUSABLE
 
 
@@ -50,4 +90,4 @@ def is_keeper(pid: int) -> bool:
         return False
 
 
-app = application("detach", SUMMARY, detach)
+app = application("detach", SUMMARY, detach, EPILOG)

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from mnspawn import hosts as fleet
-from mnspawn.cli.reaching import HostsArgument, chosen_hosts, reaching, ssh_options
+from mnspawn.cli.reaching import SHARED, HostsArgument, chosen_hosts, ssh_options, takes_settings
 from mnspawn.cli.render import print_error, print_ours
 from mnspawn.cli.words import counted, fold_hosts, told
 from mnspawn.errors import ExitStatus, HostError, HostsUnusable, UsageError
@@ -197,4 +197,4 @@ def _problem(outcome: Outcome, timeout: float | None) -> str | None:
 
 
 app = typer.Typer(name="exec", add_completion=False)
-app.command("exec", cls=ExecCommand, help=HELP)(reaching(execute))
+app.command("exec", cls=ExecCommand, help=HELP)(takes_settings(*SHARED)(execute))

@@ -13,12 +13,13 @@ import typer
 from mnspawn import hosts as fleet
 from mnspawn.cli import hosts_words
 from mnspawn.cli.reaching import (
+    SHARED,
     HostsArgument,
     JsonOption,
     Progress,
     chosen_hosts,
-    reaching,
     ssh_options,
+    takes_settings,
 )
 from mnspawn.cli.render import print_error, print_out
 from mnspawn.cli.words import counted, fold_hosts, visible
@@ -187,6 +188,6 @@ def _ask(shown: "Sequence[Known]") -> None:
         raise UsageError("the answer was no: nothing was written")
 
 
-app.command("check")(reaching(check, "network", "start_port"))
-app.command("show")(reaching(show))
-app.command("trust")(reaching(trust))
+app.command("check")(takes_settings(*SHARED, "network", "start_port")(check))
+app.command("show")(takes_settings(*SHARED)(show))
+app.command("trust")(takes_settings(*SHARED)(trust))

@@ -1,6 +1,7 @@
 """`mnspawn logs RUN`: what its ranks wrote, while it runs and long after."""
 
 import time
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from mnspawn.cli.runs import (
     ViewWording,
     application,
     find_run,
+    has_refused,
     look,
     print_errors,
     takes_settings,
@@ -29,7 +31,7 @@ from mnspawn.settings import Settings
 SUMMARY = "Show what a run's ranks wrote, from its hosts: while it runs and after."
 EPILOG = (
     "Exit status: 0; with -f, when the run ends while we look, the run's own; 3 when hosts did not answer."
-    " Looking disturbs no run: Ctrl-C, a closed pipe or a lost link end only the looking."
+    " Looking disturbs no run: Ctrl-C, a closed pipe, a full disk (2) or a lost link end only the looking."
 )
 FollowOption = Annotated[bool, typer.Option("--follow", "-f", metavar="", help="Go on until the run ends.")]
 LinesOption = Annotated[
@@ -88,7 +90,10 @@ def show_logs(
     console = console_of(settings, ViewWording(len(known.hosts), settings.verbose))
     console.expect(sum(known.world), None if ranks is None else len(ranks))
     listeners: list[Listener] = [console, *copies_of(settings, known)]
-    sight = look(known, options, listeners, reader=1)
+    is_refused = partial(has_refused, console, settings.output)
+    sight = look(known, options, listeners, reader=1, is_refused=is_refused)
+    if is_refused():
+        return ExitStatus.USAGE
     if sight is None:
         return ExitStatus.OK
     print_errors(sight.errors)

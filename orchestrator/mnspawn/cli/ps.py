@@ -2,25 +2,32 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
 
 from mnspawn import api, compose
+from mnspawn.api import KnownRun, ViewOptions
 from mnspawn.cli import render
-from mnspawn.cli.runs import REACH, JsonOption, application, asked_hosts, print_errors, registry, takes_settings
+from mnspawn.cli.reaching import JsonOption
+from mnspawn.cli.runs import REACH, application, asked_hosts, print_errors, registry, remember_end, say, takes_settings
 from mnspawn.cli.states import began, columns
 from mnspawn.cli.words import counted, fold_hosts
-from mnspawn.errors import ExitStatus
+from mnspawn.errors import ExitStatus, MnspawnError
 from mnspawn.settings import Settings
 
 SUMMARY = "List runs: those started from this machine, or with --hosts those that hosts tell of."
 EPILOG = (
-    "STATE is as far as is known without asking: `running` while somebody on this machine looks after the run, `ended`"
-    " with its exit status, or `unknown`: then `mnspawn status RUN` asks its hosts."
+    "STATE is `running`, or `ended` with its exit status. Without --hosts, hosts are asked, for three seconds at most,"
+    " about runs that nobody here looks after and whose end was not seen here; `unknown` is what they don't tell of."
 )
+ASK_LIMIT = 3.0  # seconds for hosts to answer: a list is wanted at once
+ASKED = 8  # runs at once, the newest: an SSH server takes no more newcomers at a time (MaxStartups)
+HOSTS_REMEMBER = 14 * 86400  # seconds; then hosts have removed their folders
 SHOWN = 20  # ended runs, without --all
 
 
@@ -43,16 +50,41 @@ class Row:
 
 
 def known_rows() -> list[Row]:
-    """The runs that the registry of this machine knows."""
+    """The runs that the registry of this machine knows; hosts are asked about those whose state nobody here knows."""
     known_runs = registry()
-    rows = []
+    rows, unknown = [], []
     for known in known_runs.known():
         report = known_runs.report(known.run)
         status = report.get("exit_status") if report is not None else None
         state = "ended" if report is not None else "running" if known_runs.tender(known.run) is not None else "unknown"
         hosts = tuple(host.name for host in known.hosts)
         rows.append(Row(known.run, known.name, state, status, known.began, hosts, sum(known.world), known.command_line))
-    return rows
+        if state == "unknown":
+            unknown.append(known)
+    found = asyncio.run(ask_hosts(unknown)) if unknown else {}
+    return [replace(row, **found[row.run]) if row.run in found else row for row in rows]
+
+
+async def ask_hosts(unknown: Sequence[KnownRun]) -> dict[str, dict[str, Any]]:
+    """What hosts say of runs that nobody here has seen the end of, within a short while; by run, fields of its row."""
+    found: dict[str, dict[str, Any]] = {}
+
+    async def ask(known: KnownRun) -> None:
+        ssh = replace(known.ssh, connect_timeout=min(known.ssh.connect_timeout, ASK_LIMIT))
+        with suppress(MnspawnError):  # `status` tells what is wrong
+            sight = await api.view(replace(known, ssh=ssh), (), ViewOptions(streams=(), is_following=False))
+            if sight.has_ended:
+                remember_end(known, sight.report)
+                found[known.run] = {"state": "ended", "exit_status": sight.report.exit_status}
+            elif any(rank.pid is not None and rank.code is None for rank in sight.report.ranks):
+                found[known.run] = {"state": "running"}
+
+    young = [known for known in unknown if time.time() - known.began < HOSTS_REMEMBER]
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ASK_LIMIT), asyncio.TaskGroup() as group:
+            for known in young[:ASKED]:
+                group.create_task(ask(known), name=f"ask about {known.run}")
+    return found
 
 
 def rows_of(pods: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Row]:
@@ -119,6 +151,8 @@ def ps(
         status = ExitStatus.HOST_UNUSABLE if errors else ExitStatus.OK
     else:
         rows = known_rows()
+        if unknown := [row.run for row in rows if row.state == "unknown"]:
+            say(f"no answer about {counted(len(unknown), 'run')}", f"mnspawn status {unknown[0]} tells why")
     ended = [row for row in rows if row.state == "ended"]
     hidden = [] if everything or as_json else ended[SHOWN:]
     kept = [row for row in rows if row not in hidden]

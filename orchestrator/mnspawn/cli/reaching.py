@@ -4,17 +4,18 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mnspawn.cli import render
+from mnspawn.cli.options import parameter_of
 from mnspawn.cli.run import hosts_of
 from mnspawn.cli.words import visible
 from mnspawn.errors import UsageError
-from mnspawn.settings import OPTION, Option, Origin, Settings, resolve
+from mnspawn.settings import OPTION, Origin, Settings, resolve
 from mnspawn.transport.base import SshOptions
 
 if TYPE_CHECKING:
@@ -24,39 +25,43 @@ SHARED = (
     "hosts", "hostfile", "inventory", "include", "exclude", "limit", "sandbox",
     "ssh_config", "transport", "host_key_check", "connect_timeout", "verbose",
 )  # fmt: skip
+HEADING, HEADED = "Hosts and SSH", frozenset(SHARED) - {"verbose"}
 EXPRESSION = "Names, gpu[01-16], @group, a!b, ..."
 HostsArgument = Annotated[list[str] | None, typer.Argument(metavar="HOSTS", help=EXPRESSION, show_default=False)]
-JsonOption = Annotated[bool, typer.Option("--json", help="For machines.")]
+JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="For machines.")]
 
 
-def reaching(command: Callable[..., int], *more: str) -> Callable[..., int]:
-    """Give a typer command the shared options, and `more` by name; it gets their values as `settings`.
+def takes_settings(
+    *names: str, helps: Mapping[str, str] | None = None
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a typer command the options of these names; it gets their values, and those of the layers below, as
+    `settings`. Hosts in a parameter `hosts_argument` count as --hosts.
 
-    What is said in the environment and in the settings file holds as it does for runs.
+    Args:
+        helps: what an option means here, where the table of settings says it for runs.
     """
-    names = (*SHARED, *more)
 
-    def call(**arguments: Any) -> int:
-        given = {name: arguments.pop(name) for name in names}
-        given["verbose"] = given["verbose"] or None
-        positional = arguments.get("hosts_argument")
-        settings = settings_of(given, positional)
-        log_to_stderr(settings.verbose)
-        return command(settings=settings, **arguments)
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        def call(**arguments: Any) -> int:
+            said = {name: arguments.pop(name) for name in names}
+            given = {name: value for name, value in said.items() if value not in (None, False, 0)}
+            settings = settings_of(given, arguments.get("hosts_argument"))
+            render.choose_colours(settings.color)
+            if "output" not in names:  # else the console takes the logs, to keep lines whole
+                log_to_stderr(settings.verbose)
+            return command(settings=settings, **arguments)
 
-    own = [one for one in inspect.signature(command).parameters.values() if one.name != "settings"]
-    call.__signature__ = inspect.Signature([*own, *(_parameter(OPTION[name]) for name in names)])  # type: ignore[attr-defined]
-    call.__doc__, call.__name__ = command.__doc__, command.__name__
-    return call
+        own = [one for one in inspect.signature(command).parameters.values() if one.name != "settings"]
+        keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+        options = [
+            parameter_of(OPTION[name], (helps or {}).get(name), panel=HEADING if name in HEADED else None)
+            for name in names
+        ]
+        call.__signature__ = inspect.Signature([*keywords, *options])  # type: ignore[attr-defined]
+        call.__doc__, call.__name__ = command.__doc__, command.__name__
+        return call
 
-
-def _parameter(option: Option) -> inspect.Parameter:
-    declared = typer.Option(
-        *option.flags, help=option.help.replace("[", "\\["), metavar=option.metavar, count=option.is_repeatable
-    )
-    annotation: Any = Annotated[int, declared] if option.is_repeatable else Annotated[str | None, declared]
-    default = 0 if option.is_repeatable else None
-    return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return decorate
 
 
 def settings_of(given: dict[str, object], positional: Sequence[str] | None) -> Settings:

@@ -4,9 +4,9 @@ import json
 
 from mnspawn.api import ViewOptions
 from mnspawn.cli import render
+from mnspawn.cli.reaching import JsonOption
 from mnspawn.cli.runs import (
     REACH,
-    JsonOption,
     RunArgument,
     application,
     asked_hosts,

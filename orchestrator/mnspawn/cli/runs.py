@@ -1,27 +1,27 @@
 """What the commands about runs share: options from the table of settings, finding a run, looking at one."""
 
 import asyncio
-import inspect
 import os
 import select
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from mnspawn import api, compose
 from mnspawn.api import KnownRun, Listener, Sight, ViewOptions
-from mnspawn.cli import render
+from mnspawn.cli import reaching, render
 from mnspawn.cli.console import closing
-from mnspawn.cli.options import parameter_of
-from mnspawn.cli.reaching import log_to_stderr
 from mnspawn.cli.words import EventWording, error_lines, told
 from mnspawn.engine.registry import Registry, default_root, pick
 from mnspawn.errors import HostError, HostsUnusable, UsageError
-from mnspawn.events import Event
-from mnspawn.settings import OPTION, Settings, resolve
+from mnspawn.events import Event, Stream
+from mnspawn.logs.sinks import ConsoleSink
+from mnspawn.report import RunReport
+from mnspawn.settings import Settings
 
 if TYPE_CHECKING:
     from mnspawn_inventory import Host
@@ -38,37 +38,11 @@ HELPS = {
     "log_dir": "Copies of what is shown, byte for byte, in DIR/RUN.",
     "ranks": "Only these ranks, such as 0,3-5.",
 }
+REFUSAL_LOOK = 0.1  # seconds between looks whether stdout is still written
+takes_settings = partial(reaching.takes_settings, helps=HELPS)
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="Its id, the beginning of it, or its name (--name).", show_default=False)
 ]
-JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="For machines.")]
-
-
-def takes_settings(*names: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Give a command the options of these names; it gets their values, and those of the layers below, as `settings`."""
-
-    def decorate(function: Callable[..., int]) -> Callable[..., int]:
-        def call(**given: Any) -> int:
-            said = {name: given.pop(name) for name in names}
-            settings = resolve({name: value for name, value in said.items() if value}, os.environ)
-            render.choose_colours(settings.color)
-            if "output" not in names:  # else the console takes the logs, to keep lines whole
-                log_to_stderr(settings.verbose)
-            return function(settings=settings, **given)
-
-        own = [one for one in inspect.signature(function).parameters.values() if one.name != "settings"]
-        keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
-        options = [parameter_of(OPTION[name], HELPS.get(name), panel=_panel(name)) for name in names]
-        call.__signature__ = inspect.Signature([*keywords, *options])  # type: ignore[attr-defined]
-        call.__doc__ = function.__doc__
-        call.__name__ = function.__name__
-        return call
-
-    return decorate
-
-
-def _panel(name: str) -> str | None:
-    return "Hosts and SSH" if name in REACH and name != "verbose" else None
 
 
 def application(name: str, summary: str, command: Callable[..., int], epilog: str | None = None) -> typer.Typer:
@@ -153,29 +127,56 @@ class ViewWording(EventWording):
 
 
 def look(
-    known: KnownRun, options: ViewOptions, listeners: Sequence[Listener] = (), *, reader: int | None = None
+    known: KnownRun,
+    options: ViewOptions,
+    listeners: Sequence[Listener] = (),
+    *,
+    reader: int | None = None,
+    is_refused: Callable[[], bool] | None = None,
 ) -> Sight | None:
-    """Look at a run; None when the reader went away.
+    """Look at a run; None when nobody takes the output any more. An end that is seen is remembered on this machine.
 
     Arguments:
-        reader: a descriptor; when nobody reads it any more (`| head -1`), looking ends.
+        reader, is_refused: as in `until_nobody_reads`.
     """
-    return asyncio.run(closing(_look(known, options, listeners, reader), listeners))
-
-
-async def _look(
-    known: KnownRun, options: ViewOptions, listeners: Sequence[Listener], reader: int | None
-) -> Sight | None:
     view = api.view(known, listeners, options)
-    return await view if reader is None else await until_nobody_reads(view, reader)
+    looking = view if reader is None else until_nobody_reads(view, reader, is_refused)
+    sight: Sight | None = asyncio.run(closing(looking, listeners))
+    if sight is not None and sight.has_ended:
+        remember_end(known, sight.report)
+    return sight
 
 
-async def until_nobody_reads(looking: Coroutine[Any, Any, T], reader: int) -> T | None:
-    """Wait for the end of `looking`, or until nobody reads a descriptor any more (then None)."""
+def remember_end(known: KnownRun, report: RunReport) -> None:
+    """Write down how a run that is known here has ended, where nobody has done it yet."""
+    known_runs = registry()
+    if (known_runs.folder(known.run) / "run.json").exists() and known_runs.report(known.run) is None:
+        try:
+            known_runs.write_report(known.run, report.describe())
+        except OSError as exc:
+            say_forgotten(exc)
+
+
+def say_forgotten(error: OSError) -> None:
+    """A full disk here is no reason not to look at a run there."""
+    say(f"the run is not remembered on this machine: {error.strerror or error}")
+
+
+async def until_nobody_reads(
+    looking: Coroutine[Any, Any, T], reader: int, is_refused: Callable[[], bool] | None = None
+) -> T | None:
+    """Wait for the end of `looking`, or until nobody takes what it shows any more (then None).
+
+    Arguments:
+        reader: a descriptor, somebody reads its other end (`| head -1`).
+        is_refused: whether it can't be written any more (a full disk), asked now and then.
+    """
     loop = asyncio.get_running_loop()
     gone = asyncio.Event()
     looked = asyncio.create_task(looking, name="look")
-    tasks = (looked, asyncio.create_task(gone.wait(), name="reader"))
+    tasks = [looked, asyncio.create_task(gone.wait(), name="reader")]
+    if is_refused is not None:
+        tasks.append(asyncio.create_task(_until(is_refused), name="disk"))
     with select.epoll() as watch:
         with suppress(OSError):  # a file has no reader that could go
             watch.register(reader, 0)  # errors are told unasked
@@ -188,6 +189,20 @@ async def until_nobody_reads(looking: Coroutine[Any, Any, T], reader: int) -> T 
                 task.cancel()
             await asyncio.wait(tasks)
     return None if looked.cancelled() else looked.result()
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - the thread that writes knows no event of ours
+        await asyncio.sleep(REFUSAL_LOOK)
+
+
+def has_refused(console: ConsoleSink, mode: str) -> bool:
+    """Stdout could not be written (the console has said why), and not because its reader just went away."""
+    if mode == "none" or Stream.STDOUT in console.wanted_streams:
+        return False
+    poll = select.poll()
+    poll.register(1, 0)
+    return not poll.poll(0)
 
 
 def print_errors(errors: Mapping[str, HostError]) -> None:

@@ -4,10 +4,11 @@ import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from mnspawn import compose
 from mnspawn.cli.console import closing, console_of
-from mnspawn.cli.runs import ViewWording, until_nobody_reads
+from mnspawn.cli.runs import ViewWording, has_refused, until_nobody_reads
 from mnspawn.engine.tailing import Followed, Tail
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.settings import Origin, Settings
@@ -40,7 +41,10 @@ def follow_files(settings: Settings, words: Sequence[str], lines: int | None) ->
         await tail.execute()
         return True
 
-    has_left = asyncio.run(closing(until_nobody_reads(follow(), 1), [console]))
+    is_refused = partial(has_refused, console, settings.output)
+    has_left = asyncio.run(closing(until_nobody_reads(follow(), 1, is_refused), [console]))
+    if is_refused():
+        return ExitStatus.USAGE
     return ExitStatus.INTERRUPTED if has_left else ExitStatus.OK
 
 

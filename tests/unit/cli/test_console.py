@@ -98,6 +98,14 @@ def test_looking_ends_when_nobody_reads() -> None:
     os.close(writer)
 
 
+def test_looking_ends_when_what_it_shows_is_refused() -> None:
+    reader, writer = os.pipe()
+    answers = iter([False, True])
+    assert asyncio.run(until_nobody_reads(asyncio.sleep(60, 1), writer, lambda: next(answers))) is None
+    os.close(reader)
+    os.close(writer)
+
+
 @pytest.mark.parametrize("place", ["pipe", "file"])
 def test_looking_goes_on_while_somebody_reads(place: str, tmp_path: Path) -> None:
     reader, writer = (
