@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterable, List
 
 
 def main(argv: List[str], version: str, is_cached: bool) -> int:
@@ -21,7 +21,7 @@ def main(argv: List[str], version: str, is_cached: bool) -> int:
     os.close(null)
     mode, words = argv[0], argv[1:]
     if mode == "serve":
-        return _serve(link_in, link_out, version, is_cached)
+        return serve(link_in, link_out, version, is_cached)
     if mode == "attach":
         return _attach(link_in, link_out, words[0], words[1])
     if mode == "watch":
@@ -38,12 +38,20 @@ def main(argv: List[str], version: str, is_cached: bool) -> int:
     return 2
 
 
-def _serve(link_in: int, link_out: int, version: str, is_cached: bool) -> int:
+def serve(
+    link_in: int, link_out: int, version: str, is_cached: bool, starter: Any = None, unneeded: Iterable[int] = ()
+) -> int:
+    """Be the agent of one run.
+
+    Args:
+        starter: starts trainers, as the module posix/spawner does, which it is when it is None.
+        unneeded: descriptors that the guardian does not keep open.
+    """
     from .posix import guardian
 
-    guard = guardian.split()
+    guard = guardian.split(unneeded)
     from . import facts
-    from .posix import limits, native, rundir
+    from .posix import limits, native, rundir, spawner
     from .posix.loop import Agent
     from .posix.wire import Wire
 
@@ -54,7 +62,7 @@ def _serve(link_in: int, link_out: int, version: str, is_cached: bool) -> int:
     except rundir.NothingWritable as error:
         known["root"], known["root_problem"] = "", str(error)
     hello = {"version": version, "facts": native.outward(known), "cached": is_cached}
-    return Agent(Wire(link_in, link_out), guard, hello, known["root"]).run()
+    return Agent(Wire(link_in, link_out), guard, hello, known["root"], starter or spawner).run()
 
 
 def _attach(link_in: int, link_out: int, run: str, node_rank: str) -> int:

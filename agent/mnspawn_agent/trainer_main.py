@@ -8,6 +8,8 @@ It lies in the run's folder beside `job.json`, `function.pickle` and `cloudpickl
 D: a piece of a pickle; R: the pickle so far is the result; N: the function returned, nobody wants its result;
 E: it raised, the pickle so far (if any) is the exception's chain, the body says all of it in JSON;
 X: it raised SystemExit, the body has the status in JSON; C: the pickle so far is of no use.
+
+Ranks that are forks of the caller itself (start method `fork`) use `run_rank` of the module that the caller has.
 """
 
 import importlib
@@ -25,6 +27,7 @@ HEAD = struct.Struct(">cI")
 PIECE = 1 << 28  # bytes; a record's length has 32 bits
 CHAIN = 16  # exceptions of a chain of causes that go back as objects; the text has all
 RESULT_FILE = "MNSPAWN_RESULT_FILE"
+BY_VALUE = ("cloudpickle",)  # modules that pickle, the next where one can't: what only the main module has goes along
 PR_SET_PDEATHSIG = 1
 ADOPTION_LIMIT = 10.0  # seconds for the agent to become our parent
 
@@ -59,24 +62,39 @@ class Results:
 
 
 class Loaded:
-    """The function with its arguments, or the error that came of loading them: every rank raises that as its own."""
+    """The function with its arguments, or the error that came of loading them: every rank raises that as its own.
 
-    def __init__(self, folder: str, job: Dict[str, Any]) -> None:
-        self._job = job
-        self._error: Optional[BaseException] = None
-        self._call: Tuple[Callable[..., Any], Tuple[Any, ...]] = (int, ())
-        try:
-            sys.path.insert(0, os.path.join(folder, "cloudpickle.zip"))
-            with open(os.path.join(folder, "function.pickle"), "rb") as file:
-                self._call = pickle.load(file)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the ranks, not to this process
-            self._error = error
+    Args:
+        picklers: names of modules to pickle results with.
+    """
+
+    def __init__(
+        self,
+        job: Dict[str, Any],
+        call: Tuple[Callable[..., Any], Tuple[Any, ...]],
+        error: Optional[BaseException] = None,
+        picklers: Tuple[str, ...] = BY_VALUE,
+    ) -> None:
+        self.job = job
+        self.picklers = picklers
+        self._call = call
+        self._error = error
 
     def call(self, rank: int) -> Any:
         if self._error is not None:
             raise self._error
         function, args = self._call
-        return function(rank, *args) if self._job["passes_rank"] else function(*args)
+        return function(rank, *args) if self.job["passes_rank"] else function(*args)
+
+
+def load(folder: str, job: Dict[str, Any]) -> Loaded:
+    """Read what came along."""
+    sys.path.insert(0, os.path.join(folder, "cloudpickle.zip"))
+    try:
+        with open(os.path.join(folder, "function.pickle"), "rb") as file:
+            return Loaded(job, pickle.load(file))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the ranks, not to this process
+        return Loaded(job, (int, ()), error)
 
 
 def main(argv: List[str]) -> None:
@@ -88,7 +106,7 @@ def main(argv: List[str]) -> None:
     if argv == ["fork"]:
         fork_ranks(folder, job)
     else:
-        run_rank(Loaded(folder, job), job)
+        run_rank(load(folder, job))
 
 
 def set_up(job: Dict[str, Any]) -> None:
@@ -104,7 +122,7 @@ def set_up(job: Dict[str, Any]) -> None:
 
 
 # -- one rank ----------------------------------------------------------------------------------------------------------
-def run_rank(loaded: Loaded, job: Dict[str, Any]) -> None:
+def run_rank(loaded: Loaded) -> None:
     """Call the function and say what came of it; ends the interpreter when that was no result."""
     results = Results(os.environ[RESULT_FILE])
     select_devices()
@@ -114,30 +132,37 @@ def run_rank(loaded: Loaded, job: Dict[str, Any]) -> None:
         results.say(b"X", status=as_status(error.code))
         raise
     except BaseException as error:  # noqa: BLE001 - it goes to the caller, with all that can be said of it
-        report(results, error)
+        report(results, error, loaded.picklers)
         sys.exit(1)
     sys.stdout.flush()
-    if job["wants_result"]:
-        give_back(results, outcome)
+    if loaded.job["wants_result"]:
+        give_back(results, outcome, loaded.picklers)
     else:
         results.say(b"N")
 
 
-def give_back(results: Results, outcome: Any) -> None:
+def give_back(results: Results, outcome: Any, picklers: Tuple[str, ...] = BY_VALUE) -> None:
     """Send a result; one that can't be pickled is an error that says so."""
     try:
-        dump(outcome, results)
+        dump(outcome, results, picklers)
     except Exception as error:  # noqa: BLE001 - pickling calls code of the result's classes, which may raise anything
-        results.say(b"C")
         kind = type(outcome).__qualname__
-        report(results, pickle.PicklingError("the result, of type %s, can't be pickled: %s" % (kind, error)))
+        text = "the result, of type %s, can't be pickled: %s" % (kind, error)
+        report(results, pickle.PicklingError(text), picklers)
         sys.exit(1)
     results.say(b"R")
 
 
-def dump(value: Any, file: Any) -> None:
-    """Pickle what may be of classes that only the caller's main module has."""
-    importlib.import_module("cloudpickle").dump(value, file, protocol=pickle.HIGHEST_PROTOCOL)
+def dump(value: Any, results: Results, picklers: Tuple[str, ...] = BY_VALUE) -> None:
+    """Send a pickle. Raises whatever the last of the picklers does; nothing counts as sent then."""
+    for name in picklers:
+        try:
+            importlib.import_module(name).dump(value, results, protocol=pickle.HIGHEST_PROTOCOL)
+            return
+        except Exception:  # as above
+            results.say(b"C")
+            if name == picklers[-1]:
+                raise
 
 
 def as_status(code: Any) -> int:
@@ -148,14 +173,13 @@ def as_status(code: Any) -> int:
 
 
 # -- exceptions --------------------------------------------------------------------------------------------------------
-def report(results: Results, error: BaseException) -> None:
+def report(results: Results, error: BaseException, picklers: Tuple[str, ...] = BY_VALUE) -> None:
     """Send an exception: its chain as objects where they can be pickled, and all of it as text."""
     text = "".join(traceback.format_exception(type(error), error, own_part(error)))
     try:
-        dump(chain_of(error), results)
+        dump(chain_of(error, picklers), results, picklers)
         is_pickled = True
     except Exception:  # noqa: BLE001 - a link's attributes may be anything; the text has to do
-        results.say(b"C")
         is_pickled = False
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__qualname__)
@@ -177,7 +201,7 @@ def own_part(error: BaseException) -> Any:
     return trace if trace is not None else error.__traceback__
 
 
-def chain_of(error: BaseException) -> List[Dict[str, Any]]:
+def chain_of(error: BaseException, picklers: Tuple[str, ...] = BY_VALUE) -> List[Dict[str, Any]]:
     """The exception, what it was raised from, and so on: each pickled by itself, so that one can fail alone."""
     links: List[Dict[str, Any]] = []
     current: Optional[BaseException] = error
@@ -186,7 +210,7 @@ def chain_of(error: BaseException) -> List[Dict[str, Any]]:
         seen.add(id(current))
         links.append(
             {
-                "pickle": pickled(current),
+                "pickle": pickled(current, picklers),
                 "type": type(current).__qualname__,
                 "text": text_of(current),
                 "is_cause": current.__cause__ is not None,
@@ -199,11 +223,15 @@ def chain_of(error: BaseException) -> List[Dict[str, Any]]:
     return links
 
 
-def pickled(error: BaseException) -> Optional[bytes]:
+def pickled(error: BaseException, picklers: Tuple[str, ...]) -> Optional[bytes]:
     """One exception as bytes that can be read again; None when that can't be had."""
-    cloudpickle = importlib.import_module("cloudpickle")
+    contents = (pickled_by(importlib.import_module(name), error) for name in picklers)
+    return next((content for content in contents if content is not None), None)
+
+
+def pickled_by(pickler: Any, error: BaseException) -> Optional[bytes]:
     try:
-        content = cloudpickle.dumps(error, protocol=pickle.HIGHEST_PROTOCOL)
+        content = pickler.dumps(error, protocol=pickle.HIGHEST_PROTOCOL)
         pickle.loads(content)  # many a constructor takes other arguments than the exception keeps
     except Exception:  # noqa: BLE001 - code of the exception's class, which may raise anything
         return None
@@ -242,13 +270,13 @@ def fork_ranks(folder: str, job: Dict[str, Any]) -> None:
     requests = json.loads(read_line(0).decode("ascii"))
     for name in job["preload"]:
         try_import(name)
-    loaded = Loaded(folder, job)
+    loaded = load(folder, job)
     is_fresh = has_device_context()
     for request in requests["trainers"]:
         if fork_rank(request, requests["parent"]):
             if is_fresh:  # a context can't be forked: this rank begins anew
                 os.execv(sys.executable, [sys.executable, "-u", os.path.abspath(__file__)])
-            run_rank(loaded, job)
+            run_rank(loaded)
             return
 
 

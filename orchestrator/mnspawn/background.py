@@ -6,16 +6,28 @@ So a run goes on while the caller computes, whatever it holds up, and works the 
 import asyncio
 import atexit
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
 
 from .engine.control import Control
 from .engine.request import Listener, RunRequest
 from .errors import InternalError, MnspawnError
 from .report import RunReport
+from .transport.base import RemoteProcess
 
 EXIT_LIMIT = 15.0  # seconds at the interpreter's end for runs to be stopped
+
+
+class Agent(Protocol):
+    """An agent that was started for a run beforehand."""
+
+    def take(self) -> RemoteProcess: ...
+
+    async def aclose(self) -> None: ...
 
 
 class Background:
@@ -25,6 +37,7 @@ class Background:
         listeners: told in the run's thread, closed when all is said.
         ends_with_us: at the interpreter's end the run is killed instead of waited for.
         on_end: called in the run's thread, last of all; `ended` adds another.
+        agent: of the one host of the run, where there is one before the run; closed after it.
     """
 
     def __init__(
@@ -35,11 +48,14 @@ class Background:
         control: Control | None = None,
         ends_with_us: bool = False,
         on_end: Callable[[], None] | None = None,
+        agent: Agent | None = None,
     ) -> None:
         self.control = control or Control()
         self.ends_with_us = ends_with_us
         self.grace = request.grace
-        self._request: RunRequest | None = request
+        self.process = os.getpid()
+        self._request: RunRequest | None = request if agent is None else replace(request, agent=agent.take)
+        self._agent = agent
         self._kept: object = None
         self._listeners = listeners
         self._on_end: list[Callable[[], None]] | None = [] if on_end is None else [on_end]
@@ -142,6 +158,8 @@ class Background:
             assert isinstance(outcome, RunReport)
             return outcome
         finally:
+            if self._agent is not None:
+                await self._agent.aclose()
             for listener in self._listeners:
                 await listener.aclose()
 
@@ -161,10 +179,10 @@ def _only(error: BaseException) -> BaseException:
 
 
 @atexit.register
-def _end_all() -> None:
+def wait_for_all() -> None:
     """The interpreter ends: wait for the runs that are still there, as multiprocessing does, or stop them."""
     was_interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt
-    for run in list(_running):
+    for run in [run for run in _running if run.process == os.getpid()]:  # not those of whom we were forked from
         try:
             if run.ends_with_us or was_interrupted:
                 run.control.stop(0.0 if run.ends_with_us else run.grace, "the caller ends")

@@ -54,7 +54,19 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.fixturenames = ["shared_hosts", *item.fixturenames, "cluster"]
 
 
-@pytest.fixture(params=["here", ACROSS])
+WAYS = [(place, method) for place in ("here", ACROSS) for method in ("spawn", "forkserver")] + [("here", "fork")]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Everywhere, by every start method: but a fork of the caller can only be here."""
+    columns = [column for column, name in enumerate(("place", "start_method")) if name in metafunc.fixturenames]
+    if columns:
+        ways = dict.fromkeys(tuple(way[column] for column in columns) for way in WAYS)
+        names = [("place", "start_method")[column] for column in columns]
+        metafunc.parametrize(names, list(ways), indirect=["place"] if "place" in names else False, scope="function")
+
+
+@pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """The same test here and across hosts."""
     if request.param == "here":
@@ -73,11 +85,6 @@ def here(controller: Controller, tmp_path: Path) -> Place:
 def across(cluster: Cluster, tmp_path: Path) -> Place:
     """On two hosts."""
     return Place(cluster, tmp_path, "h1,h2")
-
-
-@pytest.fixture(params=["spawn", "forkserver"])
-def start_method(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

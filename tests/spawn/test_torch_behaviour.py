@@ -205,7 +205,7 @@ try:
 except ValueError as error:
     print(error)
 try:
-    mp.start_processes(print, start_method="fork")
+    mp.start_processes(print, start_method="fork", hosts="nowhere.invalid")
 except ValueError as error:
     print("other machines do not have" in str(error))
 """

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from typing import List, Tuple
+from typing import Iterable, List, Tuple
 
 from ..protocol.exits import as_shell_status, from_wait_status
 from . import reaper, rundir
@@ -12,11 +12,14 @@ from . import reaper, rundir
 KILL_LIMIT = 5.0
 
 
-def split() -> Tuple[int, int]:
+def split(unneeded: Iterable[int] = ()) -> Tuple[int, int]:
     """Fork: the agent goes on in the child, this process becomes its guardian and never returns.
 
     The kernel ends trainers when the agent dies (PR_SET_PDEATHSIG), but not what trainers started: those are adopted
     by the guardian, their nearest subreaper, and ended by it.
+
+    Args:
+        unneeded: descriptors that the guardian does not keep open.
 
     Returns:
         In the agent: (descriptor to tell the guardian the run by, the guardian's pid).
@@ -28,19 +31,17 @@ def split() -> Tuple[int, int]:
         os.close(told_in)
         return told_out, guardian
     os.close(told_out)
-    os._exit(_guard(pid, told_in))
+    os._exit(_guard(pid, told_in, unneeded))
 
 
-def _guard(agent: int, told_in: int) -> int:
+def _guard(agent: int, told_in: int, unneeded: Iterable[int]) -> int:
     from . import libc
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     if sys.platform.startswith("linux"):
         libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(null, fd)  # the link is the agent's alone: its end must be seen at the other side
+    blank([0, 1, 2, *unneeded])  # the link is the agent's alone: its end must be seen at the other side
     told = b""
     while True:
         part = os.read(told_in, 4096)
@@ -53,6 +54,14 @@ def _guard(agent: int, told_in: int) -> int:
     if code != 0:
         end_all(run, int(node_rank or 0))
     return as_shell_status(code)
+
+
+def blank(fds: Iterable[int]) -> None:
+    """Let go of what descriptors stand for, but keep their numbers: who else knows them may still close them."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in fds:
+        os.dup2(null, fd)
+    os.close(null)
 
 
 def end_agent(run: str, node_rank: int) -> None:

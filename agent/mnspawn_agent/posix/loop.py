@@ -12,12 +12,13 @@ from ..core.lifeline import Lifeline
 from ..core.pod import PodState
 from ..protocol import channel, messages
 from ..protocol.version import PROTOCOL
-from . import native, rundir
+from . import native, rundir, spawner
 from .supervisor import Supervisor
 from .wire import Wire
 
 CHUNK = 131072
 COMMAND = b"{"  # a command line from the control socket; frames begin with a zero byte
+HEARD = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 INOTIFY_PAUSE = 0.1  # between two looks at files that nobody reads for now
 LINGER = 2.0  # orphan graces for which a verdict that nobody has asked for yet is held ready after the first
 OUTPUT_PAUSE = 0.004  # between two looks at output, so that a chatty trainer makes few frames instead of many
@@ -31,13 +32,17 @@ class Agent:
         guardian: (descriptor that tells the guardian the run, the guardian's pid).
         hello: fields of HELLO.
         root: folder that holds run directories; "" when there is none (the controller then lets us go).
+        starter: starts trainers: the module spawner, or what does the same.
     """
 
-    def __init__(self, wire: Wire, guardian: Tuple[int, int], hello: Dict[str, Any], root: str) -> None:
+    def __init__(
+        self, wire: Wire, guardian: Tuple[int, int], hello: Dict[str, Any], root: str, starter: Any = spawner
+    ) -> None:
         self._now = time.monotonic
         self._wire = wire
         self._guardian_fd, self._guardian = guardian
         self._root = root
+        self._starter = starter
         self._channel = channel.Channel(self._now())
         self._lifeline = Lifeline(0.0)
         self._supervisor: Optional[Supervisor] = None
@@ -54,7 +59,7 @@ class Agent:
         os.set_blocking(self._signal_in, False)
         os.set_blocking(signal_out, False)
         signal.set_wakeup_fd(signal_out)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        for number in HEARD:
             signal.signal(number, self._on_signal)
         self._channel.send(messages.make(messages.HELLO, protocol=PROTOCOL, **hello))
         self._channel.beat()
@@ -335,7 +340,7 @@ class Agent:
         os.write(self._guardian_fd, ("%s %d\n" % (message["run"], message["node_rank"])).encode("ascii"))
         self._lifeline.orphan_grace = message["orphan_grace"]
         try:
-            self._supervisor = Supervisor(message, self._channel.send, self._guardian, self._root)
+            self._supervisor = Supervisor(message, self._channel.send, self._guardian, self._root, self._starter)
         except OSError as error:
             self._refuse([native.outward("run folder can't be made: %s" % error)])
 

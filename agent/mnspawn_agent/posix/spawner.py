@@ -59,6 +59,10 @@ def spawn(
     return pid
 
 
+def settle() -> None:
+    """All trainers were started. Nothing is kept for them here; who starts them in another way may have to let go."""
+
+
 def _become(
     argv: List[str], env: Dict[str, str], workdir: str, streams: Tuple[Optional[int], int, int], parent: int
 ) -> None:

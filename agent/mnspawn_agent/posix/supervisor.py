@@ -34,11 +34,13 @@ class Supervisor:
         send: queues a message to the controller.
         guardian: pid that is ours but no part of the pod.
         root: folder that holds run directories.
+        starter: starts trainers: the module spawner, or what does the same.
     """
 
-    def __init__(self, message: Dict[str, Any], send: Send, guardian: int, root: str) -> None:
+    def __init__(self, message: Dict[str, Any], send: Send, guardian: int, root: str, starter: Any = spawner) -> None:
         self._send = send
         self._guardian = guardian
+        self._starter = starter
         self._prepared = Preparation(message, root)
         self.socket = attach.listen(self._prepared.folder.path)
         self.spools = Spools()
@@ -136,6 +138,7 @@ class Supervisor:
         else:
             for trainer in known:
                 self._spawn(trainer, dict(base, **trainer["env"]))
+            self._starter.settle()
         pod.settle(self._now())
         self._act()
         self._write_status(pod.state.value)
@@ -147,7 +150,7 @@ class Supervisor:
             paths = self._open_streams(rank, outputs)
             if len(paths) >= RESULT:
                 env = dict(env, **{RESULT_VARIABLE: paths[-1]})
-            pid = spawner.spawn(trainer["argv"], env, self._prepared.workdir, outputs[0], outputs[1])
+            pid = self._starter.spawn(trainer["argv"], env, self._prepared.workdir, outputs[0], outputs[1])
         except (OSError, spawner.SpawnError) as error:
             self._note_not_started(rank, str(error))
         else:

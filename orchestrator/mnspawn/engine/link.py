@@ -52,6 +52,7 @@ class HostLink:
         self._deliver = deliver
         self._python = reached.hosts[index].python or request.python
         self._timeout = request.ssh.connect_timeout
+        self._agent = request.agent
         window = WINDOW_TOTAL // max(1, len(reached.hosts))
         self._loop = asyncio.get_running_loop()
         self.session = HostSession(self._loop.time(), min(WINDOW_MOST, max(WINDOW_LEAST, window)))
@@ -100,9 +101,13 @@ class HostLink:
     async def bring_up(self, connection: Connection) -> None:
         """Bring the agent up. Raises HostError."""
         self._connection = connection
-        self._process, self._diagnostics, self._first, _ = await join.join(
-            connection, self.name, ("serve",), self._python, self._timeout
-        )
+        if self._agent is not None:
+            self._process = self._agent()
+            self._diagnostics = join.Diagnostics(self._process)
+        else:
+            self._process, self._diagnostics, self._first, _ = await join.join(
+                connection, self.name, ("serve",), self._python, self._timeout
+            )
         self.session = HostSession(self._loop.time(), self.session.window)
         self._is_open = True
 

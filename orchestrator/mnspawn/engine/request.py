@@ -10,7 +10,7 @@ from mnspawn_inventory import Host
 from ..core.survey import HostView, Share
 from ..events import Event
 from ..plan import Program
-from ..transport.base import SshOptions
+from ..transport.base import RemoteProcess, SshOptions
 
 
 class Listener(Protocol):
@@ -50,6 +50,7 @@ class RunRequest:
         is_forked: one interpreter per host imports what the function needs and becomes all trainers.
         stops_on_failure: False lets the other ranks run on when one fails; whoever has the reins decides.
         keeps_folder: the run's folders stay on the hosts for `logs`.
+        agent: gives the agent of the one host, which was started before; None: hosts are sent theirs.
         share: how many trainers and which devices each host gets, decided from all hosts' facts; None: by `nproc`.
         log_cap: bytes of each stream that stay on the host, None for all.
         name: a label for people.
@@ -83,6 +84,7 @@ class RunRequest:
     is_forked: bool = False
     stops_on_failure: bool = True
     keeps_folder: bool = True
+    agent: Callable[[], RemoteProcess] | None = field(default=None, repr=False)
     share: Callable[[Sequence[HostView]], Sequence[Share]] | None = field(default=None, repr=False)
     log_cap: int | None = None
     name: str | None = None

@@ -36,6 +36,15 @@ MAX_SOURCES = 4 << 20  # characters of source that go along for tracebacks
 _registering = threading.RLock()  # cloudpickle keeps one list for the whole process
 
 
+def _renew_lock() -> None:
+    """In a forked child: a thread that it does not have may hold the lock for ever."""
+    global _registering
+    _registering = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
 def pack(
     function: Callable[..., Any], args: Sequence[Any], *, passes_rank: bool, wants_result: bool, is_here: bool
 ) -> Files:

@@ -34,12 +34,9 @@ OURS = (
     *("env", "keep_proxy", "output", "grace", "timeout", "connect_timeout", "orphan_grace", "ssh_config", "transport"),
     "host_key_check",
 )
-START_METHODS = ("spawn", "forkserver")
+START_METHODS = ("spawn", "forkserver", "fork")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-NO_FORK = (
-    "fork copies the caller's memory, which other machines do not have, and its threads' locks with it; "
-    "forkserver saves the same imports"
-)
+NO_FORK = "fork copies the caller's memory, which other machines do not have; forkserver saves the same imports"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +79,9 @@ def check_nprocs(nprocs: object) -> int:
 
 
 def check_start_method(method: object) -> str:
-    """Raises OptionError (a ValueError): unknown, or `fork`."""
+    """Raises OptionError (a ValueError): unknown."""
     if method is None:
         return "spawn"
-    if method == "fork":
-        raise OptionError(f"expected spawn or forkserver, found fork: {NO_FORK}", place="start_method")
     if method not in START_METHODS:
         raise OptionError(f"cannot find context for {method!r}; there are {', '.join(START_METHODS)}")
     return str(method)
@@ -117,6 +112,10 @@ def read(nprocs: object, hosts: object, given: Mapping[str, Any], caller: str = 
         ours.setdefault("start_port", given["started_port"])
     resolved = settings.resolve({**ours, **chosen}, _without_hosts(os.environ))
     is_here = not chosen and not resolved.sandbox and not given.get("use_paddlecloud")
+    if method == "fork" and not is_here:
+        raise OptionError(f"expected spawn or forkserver across hosts, found fork: {NO_FORK}", place="start_method")
+    if method == "fork" and given.get("python") is not None:
+        raise OptionError("expected no interpreter for start method fork: ranks are copies of this one", place="python")
     if (is_here or resolved.sandbox) and any(given.get(name) is not None for name in compose.NARROWING):
         raise OptionError("expected hosts to choose from, found none", place="hosts")
     if resolved.sandbox:

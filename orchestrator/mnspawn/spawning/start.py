@@ -49,9 +49,13 @@ def start(
     Raises:
         NotPicklable: before any host is touched.
     """
-    files = function.pack(
-        func, check_function(func, args), passes_rank=passes_rank, wants_result=wants_result, is_here=asked.is_here
-    )
+    arguments = check_function(func, args)
+    is_copied = asked.start_method == "fork"
+    files: function.Files = ()
+    if not is_copied:
+        files = function.pack(
+            func, arguments, passes_rank=passes_rank, wants_result=wants_result, is_here=asked.is_here
+        )
     request = request_of(func, files, asked, wording is outcomes.PADDLE, stops_on_failure)
     if grace is not None and asked.settings.origin("grace").layer == "default":
         request = replace(request, grace=grace)
@@ -64,7 +68,14 @@ def start(
     watcher = Watcher(stop_all)
     shown = echo.listener_of(asked.output)
     listeners: list[Listener] = [watcher] if shown is None else [shown, watcher]
-    run = Background(request, listeners, control=control, ends_with_us=daemon, on_end=watcher.end)
+    agent = None
+    if is_copied:
+        from . import fork
+
+        agent = fork.start_agent(
+            func, arguments, asked.settings.workdir, passes_rank=passes_rank, wants_result=wants_result
+        )
+    run = Background(request, listeners, control=control, ends_with_us=daemon, on_end=watcher.end, agent=agent)
     context = SpawnContext(run, watcher, wording, stops_on_failure=stops_on_failure)
     watcher.owner = weakref.ref(context)
     run.start(keep=context)
@@ -83,14 +94,15 @@ def request_of(
 
     name = getattr(func, "__qualname__", type(func).__qualname__)
     request = compose.request_of(asked.settings, Program("function", name), asked.hosts)
+    is_copied = asked.start_method == "fork"
     share = devices.rule(asked.nprocs, asked.backend, asked.selected) if has_device_rules else None
     return replace(
         request,
         nproc=None if asked.nprocs == -1 else asked.nprocs,
-        python=request.python or (sys.executable or None if asked.is_here else None),
+        python=None if is_copied else request.python or (sys.executable or None if asked.is_here else None),
         files=files,
         has_results=True,
-        python_version=sys.version_info[:2],
+        python_version=None if is_copied else sys.version_info[:2],
         is_forked=asked.start_method == "forkserver",
         stops_on_failure=stops_on_failure,
         keeps_folder=False,

@@ -6,19 +6,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mnspawn.transport.inbox import Inbox
-from mnspawn.transport.pipes import PipedProcess
+from mnspawn.transport.pipes import PipedProcess, Started
 
 _END = 2.0  # seconds that a child that was told to end may take
 
 
 class ChildProcess:
-    """Runs `argv`; ends, as under sshd, when it is reaped and nothing holds its output.
+    """Runs `argv`, or has been started; ends, as under sshd, when it is reaped and nothing holds its output.
 
     Raises:
         OSError: no process can be made.
     """
 
-    def __init__(self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, argv: Sequence[str] | Started, *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> None:
         self._stdout = Inbox(self._hold, self._release)
         self._stderr = Inbox(self._hold, self._release)
         self._full = 0

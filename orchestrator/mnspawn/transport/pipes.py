@@ -9,9 +9,10 @@ import contextlib
 import os
 import subprocess
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Any, Protocol
 
 _CHUNK = 1 << 18  # four times what a pipe holds
 _HIGH = 1 << 18  # unwritten input over which the sender is held
@@ -33,8 +34,43 @@ class Owner(Protocol):
         ...
 
 
+class Started(Protocol):
+    """A child with three pipes, as subprocess.Popen has it."""
+
+    pid: int
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+    returncode: Any  # int | None
+
+    def wait(self) -> int: ...
+
+    def send_signal(self, number: int, /) -> None: ...
+
+
+_ours: "weakref.WeakSet[Started]" = weakref.WeakSet()
+
+
+def keep_from_forks(child: Started) -> None:
+    """Its pipes end with this process, whoever is forked from it meanwhile and lives on."""
+    _ours.add(child)
+
+
+def _close_copies() -> None:
+    for child in list(_ours):
+        for stream in (child.stdin, child.stdout, child.stderr):
+            if stream is not None:
+                stream.close()
+
+
+os.register_at_fork(after_in_child=_close_copies)
+
+
 class PipedProcess:
     """A running child. Its pipes are closed by `close`; it is never killed unless `kill` says so.
+
+    Args:
+        argv: what to start; or who was started already.
 
     Raises:
         OSError: no process can be made.
@@ -43,7 +79,7 @@ class PipedProcess:
     def __init__(
         self,
         owner: Owner,
-        argv: Sequence[str],
+        argv: Sequence[str] | Started,
         *,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
@@ -51,16 +87,20 @@ class PipedProcess:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._owner = owner
-        self._popen = subprocess.Popen(
-            argv,
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=cwd,
-            env=env,
-            start_new_session=new_session,
-        )
+        if isinstance(argv, Sequence):
+            self._popen: Started = subprocess.Popen(
+                argv,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=cwd,
+                env=env,
+                start_new_session=new_session,
+            )
+            keep_from_forks(self._popen)
+        else:
+            self._popen = argv
         self.pid = self._popen.pid
         streams = (self._popen.stdin, self._popen.stdout, self._popen.stderr)
         self._fds: dict[int, int] = {}
@@ -144,7 +184,8 @@ class PipedProcess:
 
     @property
     def returncode(self) -> int | None:
-        return self._popen.returncode
+        code: int | None = self._popen.returncode
+        return code
 
     def kill(self, signum: int) -> None:
         if self._popen.returncode is None:

@@ -1,0 +1,189 @@
+"""The other side of a fork: this process as the agent of one run, its own forks as the trainers.
+
+They have the caller's memory, and run below the caller's frames, which must never be returned to: whatever comes, a
+process here ends by os._exit. What the caller has and an agent must not touch (signal handlers, descriptors, streams)
+is put away first and given back to the trainers.
+"""
+
+import atexit
+import contextlib
+import gc
+import io
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from mnspawn_agent import facts
+from mnspawn_agent import main as agent
+from mnspawn_agent.posix import guardian, libc, limits, loop, spawner, wire
+
+from .._version import __version__
+
+IMPORTED = (facts, wire)  # before the fork: what the agent needs is not looked for in it
+
+DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+BUG = 70
+
+
+def become_agent(
+    streams: tuple[int, ...], others: tuple[int, ...], mask: set[int], workdir: str | None, run: Callable[[], None]
+) -> NoReturn:
+    """Serve one run, then end. To be called in a child that was just forked, with all signals blocked.
+
+    Args:
+        streams: the link to read from, the link to write to, and where stderr goes; all over 2.
+        others: descriptors of the other side, to be closed.
+        mask: signals that the caller blocks.
+        workdir: folder to work in that was asked for; None stays where the caller is.
+        run: what a trainer does; its environment says which it is. SystemExit is its status.
+    """
+    status = BUG
+    try:
+        os.setsid()
+        for descriptor in others:
+            os.close(descriptor)
+        link_in, link_out, diagnostics = streams
+        heritage = Heritage(set(streams), mask)
+        guardian.blank([0, 1])
+        os.dup2(diagnostics, 2)
+        os.close(diagnostics)
+        unneeded = (*heritage.descriptors, link_in, link_out)
+        status = agent.serve(link_in, link_out, __version__, True, Forks(heritage, workdir, run), unneeded)
+    except BaseException:  # noqa: BLE001 - whatever it is, it must not get into the caller's frames
+        os.write(2, traceback.format_exc().encode("utf-8", "backslashreplace"))
+    finally:
+        os._exit(status)
+
+
+class Heritage:
+    """What the caller's process had: put away for the agent, given back to its trainers.
+
+    Args:
+        own: descriptors that are not the caller's.
+        mask: signals that the caller blocks.
+    """
+
+    def __init__(self, own: set[int], mask: set[int]) -> None:
+        self.descriptors = frozenset(open_descriptors() - own - {0, 1, 2})
+        signal.set_wakeup_fd(-1)  # the caller's own loop would hear our signals
+        handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+        ours = {*loop.HEARD, signal.SIGPIPE}
+        self._handlers = {number: each for number, each in handlers.items() if callable(each) or number in ours}
+        for number in self._handlers:
+            signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
+        self._mask = mask
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        self._stdout = sys.stdout
+        sys.stdout = sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), write_through=True)
+        gc.freeze()  # what nobody refers to any more may own descriptors whose numbers are ours by now
+        self._tracing = sys.gettrace(), sys.getprofile()
+        sys.settrace(None)
+        sys.setprofile(None)
+
+    def give_back(self) -> None:
+        """In a trainer, whose own descriptors are 0, 1 and 2 only."""
+        for descriptor in open_descriptors() - self.descriptors - {0, 1, 2}:
+            os.close(descriptor)
+        stdout = sys.__stdout__
+        encoding = (stdout and stdout.encoding) or "utf-8"
+        sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False), encoding=encoding)
+        sys.stdout = sys.__stdout__ = _unbuffered(1, encoding, (stdout and stdout.errors) or "strict")  # type: ignore[misc]
+        sys.stderr = sys.__stderr__ = _unbuffered(2, encoding, "backslashreplace")  # type: ignore[misc]
+        if type(self._stdout) is io.TextIOWrapper:  # not what a notebook or a test runner put in its place
+            with contextlib.suppress(OSError, ValueError):
+                self._stdout.reconfigure(line_buffering=True)  # who kept it still writes to it
+        gc.unfreeze()
+        signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        sys.settrace(self._tracing[0])
+        sys.setprofile(self._tracing[1])
+
+    def flush(self) -> None:
+        """At a trainer's end: what was written by way of a stream that the caller had."""
+        if type(self._stdout) is io.TextIOWrapper:
+            with contextlib.suppress(OSError, ValueError):
+                self._stdout.flush()
+
+
+def open_descriptors() -> set[int]:
+    listed = {int(name) for name in os.listdir(DESCRIPTORS)}
+    return {descriptor for descriptor in listed if _is_open(descriptor)}  # without the one that listed them
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _unbuffered(descriptor: int, encoding: str, errors: str) -> io.TextIOWrapper:
+    return io.TextIOWrapper(
+        io.FileIO(descriptor, "w", closefd=False), encoding=encoding, errors=errors, write_through=True
+    )
+
+
+class Forks:
+    """Starts trainers by forking the agent: does what the module posix/spawner does."""
+
+    def __init__(self, heritage: Heritage, workdir: str | None, run: Callable[[], None]) -> None:
+        self._heritage = heritage
+        self._workdir = workdir
+        self._run = run
+        self._context: Any = multiprocessing.get_context("fork")
+
+    def spawn(self, argv: list[str], env: dict[str, str], workdir: str, stdout: int, stderr: int) -> int:
+        """Raises spawner.SpawnError."""
+        process = self._context.Process(target=self._run, name=f"rank {env['MNSPAWN_RANK']}")
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            raise spawner.SpawnError(f"fork: {error.strerror}") from None
+        if pid:
+            return pid
+        status = 1
+        try:
+            self._become(env, stdout, stderr, parent)
+            status = self._call(process)
+        except BaseException:  # noqa: BLE001 - as in become_agent
+            os.write(2, traceback.format_exc().encode("utf-8", "backslashreplace"))
+        finally:
+            os._exit(status & 0xFF)
+
+    def settle(self) -> None:
+        """All trainers have what the caller had open: now its own closing is to count."""
+        guardian.blank(self._heritage.descriptors)
+
+    def _become(self, env: dict[str, str], stdout: int, stderr: int, parent: int) -> None:
+        os.setsid()
+        if sys.platform.startswith("linux"):
+            libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:  # it died before the line above
+                os._exit(128 + signal.SIGKILL)
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
+        limits.restore_open_files()
+        for name in os.environ.keys() - env.keys():
+            del os.environ[name]
+        os.environ.update(env)
+        if self._workdir is not None:
+            os.chdir(self._workdir)
+        self._heritage.give_back()
+
+    def _call(self, process: Any) -> int:
+        """The trainer's life as multiprocessing has it: its queues then know that they were forked, and are emptied."""
+        atexit._clear()  # the caller's
+        try:
+            return int(process._bootstrap())
+        finally:
+            atexit._run_exitfuncs()
+            self._heritage.flush()
