@@ -1,7 +1,8 @@
 """Write an inventory as a hostfile, TOML, Ansible YAML, ssh_config or JSON. Says what a format can't hold. Pure."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from mnspawn_inventory import fields
 from mnspawn_inventory.errors import InventoryError, Origin
@@ -99,14 +100,28 @@ def to_ssh_config(inventory: Inventory) -> str:
     lines = []
     for host in inventory.hosts:
         lines.append(f"Host {host.name}")
-        for field, keyword in SSH_KEYWORDS.items():
+        for field in SSH_KEYWORDS:
             value = getattr(host, field)
             if value is not None:
-                text = str(value)
-                if field in ("address", "identity"):
-                    text = text.replace("%", "%%")  # ssh would take it for a token
-                lines.append(f'    {keyword} "{text}"' if " " in text else f"    {keyword} {text}")
+                lines.append(f"    {ssh_line(field, value)}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def ssh_line(field: str, value: object) -> str:
+    """A keyword of ssh_config with its value."""
+    text = str(value)
+    if field in ("address", "identity"):
+        text = text.replace("%", "%%")  # ssh would take it for a token
+    return f'{SSH_KEYWORDS[field]} "{text}"' if " " in text else f"{SSH_KEYWORDS[field]} {text}"
+
+
+def only(inventory: Inventory, hosts: Sequence[Host]) -> Inventory:
+    """The inventory with these hosts only, and groups cut down to them."""
+    names = {host.name for host in hosts}
+    groups = tuple(
+        replace(group, hosts=tuple(name for name in group.hosts if name in names)) for group in inventory.groups
+    )
+    return replace(inventory, hosts=tuple(hosts), groups=groups)
 
 
 def to_ansible(inventory: Inventory) -> str:

@@ -1,6 +1,9 @@
 """What an inventory says of hosts and groups, as plain values for those who write it. Pure."""
 
-from mnspawn_inventory import fields
+from pathlib import Path
+
+from mnspawn_inventory import fields, names
+from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.model import Group, Host, Inventory, SecretRef
 
 
@@ -23,6 +26,29 @@ def settings_of(host: Host) -> dict[str, object]:
 def reference(secret: SecretRef) -> dict[str, str]:
     """A secret as it is written in files: where it is kept, never what it is."""
     return {"env": secret.variable} if secret.variable else {"file": secret.file or ""}
+
+
+def as_secret(raw: object, place: Origin | None, folder: Path) -> object:
+    """`{env: NAME}` and `{file: PATH}` as a reference to a secret, the file below `folder`; other values as they are.
+
+    Raises:
+        InventoryError: it is a table, but no reference.
+    """
+    if not isinstance(raw, dict):
+        return raw
+    if len(raw) != 1 or not {"env", "file"} & raw.keys() or not all(isinstance(one, str) for one in raw.values()):
+        raise InventoryError(
+            "not a reference to a secret",
+            place=place,
+            found=str(raw),
+            expected='{ env = "NAME" } or { file = "PATH" }',
+        )
+    if "env" in raw:
+        if not names.VARIABLE_NAME.fullmatch(raw["env"]):
+            raise InventoryError("not a variable's name", place=place, found=raw["env"], expected="such as HF_TOKEN")
+        return SecretRef(variable=raw["env"])
+    file = fields.text(raw["file"], "a file", place)
+    return SecretRef(file=file if file.startswith("~") else str(folder / file))
 
 
 def own_hosts(group: Group, inventory: Inventory) -> list[str]:

@@ -1,19 +1,18 @@
-"""Which file an edit goes to, and editing it: our own TOML and hostfiles, atomically and one edit at a time."""
+"""Which file an edit goes to, and editing it: atomically and one edit at a time."""
 
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from mnspawn_inventory.edits import Document
-from mnspawn_inventory.edits import read as read_toml
+from mnspawn_inventory.draft import Draft
+from mnspawn_inventory.editors import Document, open_document
 from mnspawn_inventory.errors import InventoryError, Origin
-from mnspawn_inventory.formats import OWN
-from mnspawn_inventory.formats.detect import detect
-from mnspawn_inventory.formats.hostfile import DIALECTS
-from mnspawn_inventory.hostfile_edits import HostfileDocument
+from mnspawn_inventory.formats import OWN, check_format, read_decoded
+from mnspawn_inventory.formats.detect import detect, is_script
+from mnspawn_inventory.model import Inventory
 from mnspawn_inventory.resolve import own_files
 from mnspawn_inventory.store import edit
-from mnspawn_inventory.text import decode, read_text
+from mnspawn_inventory.text import Text, decode, read_text
 
 
 def own_target(environ: Mapping[str, str], cwd: str | os.PathLike[str], targets: tuple[str, ...] = ()) -> Path:
@@ -21,7 +20,7 @@ def own_target(environ: Mapping[str, str], cwd: str | os.PathLike[str], targets:
     user, project = own_files(environ, cwd)
     if not project.is_file():
         return user
-    inventory = read_toml(read_text(project).content, str(project))
+    inventory = _read(read_text(project), project, OWN)
     if not inventory.hosts and not inventory.groups:
         return user
     if targets and user.is_file():
@@ -39,7 +38,7 @@ def _names(targets: tuple[str, ...]) -> set[str]:
 
 def change(
     path: Path,
-    work: Callable[[Document | HostfileDocument], list[str]],
+    work: Callable[[Document], list[str]],
     *,
     format_name: str | None = None,
     create: bool = False,
@@ -53,10 +52,15 @@ def change(
     Raises:
         InventoryError: the file can't be edited, or `work` refuses; then it is as it was.
     """
+    check_format(format_name, Origin("--format"))
+    if path.is_dir():
+        raise InventoryError(
+            "a folder is read, not edited", place=Origin(str(path)), expected="a file", hint="name the file in it"
+        )
     done: list[str] = []
 
     def changed(text: str) -> str:
-        document = _open(text, path, format_name)
+        document = open_document(text, str(path), _format_of(text, path, format_name))
         done.extend(work(document))
         return document.text()
 
@@ -64,25 +68,31 @@ def change(
     return done
 
 
-def _open(text: str, path: Path, format_name: str | None) -> Document | HostfileDocument:
-    decoded = decode(text.encode(), str(path))
-    if format_name is None:
-        format_name = detect(path, decoded.content) if decoded.content.strip() or path.suffix else OWN
-    if format_name == OWN:
-        return Document(text, str(path))
-    if format_name in DIALECTS:
-        return HostfileDocument(text, str(path), format_name)
-    raise InventoryError(
-        f"files in the format {format_name} are read, not edited",
-        place=Origin(str(path)),
-        expected="a TOML inventory or a hostfile",
-        hint=f"mnspawn inventory import {path} takes its hosts into an inventory that can be edited",
-    )
+def _format_of(text: str, path: Path, format_name: str | None) -> str:
+    content = decode(text.encode(), str(path)).content
+    if is_script(text[:4].encode(), path.exists() and os.access(path, os.X_OK)):
+        raise InventoryError(
+            "a program makes this inventory, and only it can change that",
+            place=Origin(str(path)),
+            hint=f"mnspawn inventory import {path} takes its hosts into an inventory that can be edited",
+        )
+    if format_name is not None:
+        return format_name
+    return detect(path, content) if content.strip() or path.suffix else OWN
+
+
+def _read(text: Text, path: Path, format_name: str) -> Inventory:
+    """Read a text that is being edited: keys that nobody knows are kept, not refused."""
+    draft = Draft(str(path), format_name, is_lenient=True)
+    read_decoded(draft, path, text)
+    return draft.finish()
 
 
 def replace_text(path: Path, before: str, after: str) -> None:
     """Write a text that was edited by hand, unless the file has changed since `before` was read."""
-    _open(after, path, OWN if path.suffix == ".toml" or not before.strip() else None)
+    text = decode(after.encode(), str(path))
+    if not is_script(after[:4].encode(), path.exists() and os.access(path, os.X_OK)):
+        _read(text, path, OWN if path.suffix == ".toml" or not before.strip() else detect(path, text.content))
 
     def changed(now: str) -> str:
         if now != before:

@@ -81,7 +81,6 @@ def read_into(draft: Draft, path: Path, shown: str, format_name: str | None = No
     if format_name == "ansible-script":
         _read_ansible(draft, path, shown, None)
         return
-    from mnspawn_inventory.formats import hostfile
     from mnspawn_inventory.formats.detect import detect, is_script
     from mnspawn_inventory.text import decode, read_bytes
 
@@ -92,8 +91,15 @@ def read_into(draft: Draft, path: Path, shown: str, format_name: str | None = No
         return
     text = decode(content, shown)
     draft.format = format_name or detect(path, text.content)
+    read_decoded(draft, path, text)
+
+
+def read_decoded(draft: Draft, path: Path, text: "Text") -> None:
+    """Read a text of the draft's format into it; `path` is where it is a file, for what stands beside it."""
+    from mnspawn_inventory.formats import hostfile
+
     if draft.format.startswith("ansible-"):
-        _read_ansible(draft, path, shown, text)
+        _read_ansible(draft, path, text.source, text)
     elif draft.format == OWN:
         from mnspawn_inventory.formats import own
 
@@ -132,28 +138,22 @@ def _read_groups(source: "AnsibleSource", draft: Draft, path: Path, text: "Text 
     elif draft.format == "ansible-yaml":
         ansible_yaml.read(text, source)
     else:
-        ansible_json.read_groups(ansible_json.load(text), source, text.source)
+        ansible_json.read_groups(ansible_json.load(text), source)
 
 
 def _read_json(draft: Draft, path: Path, text: "Text") -> None:
     """Our own export has a list of hosts; Ansible's JSON has groups."""
-    from mnspawn_inventory.formats import ansible_json
+    from mnspawn_inventory.formats import ansible_json, own_json
     from mnspawn_inventory.formats.ansible import AnsibleSource
     from mnspawn_inventory.formats.ansible_vars import read_beside
 
     document = ansible_json.load(text)
-    if isinstance(document.get("hosts"), list) and not document.keys() - {
-        "hosts",
-        "groups",
-        "source",
-        "format",
-        "notes",
-    }:
-        ansible_json.read_own(document, draft)
+    if own_json.is_own(document):
+        own_json.read(document, draft)
         return
     draft.format = "ansible-json"
     source = AnsibleSource(text.source)
-    ansible_json.read_groups(document, source, text.source)
+    ansible_json.read_groups(document, source)
     source.apply(draft, read_beside(source, path))
 
 

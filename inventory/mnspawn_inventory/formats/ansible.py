@@ -8,6 +8,7 @@ from mnspawn_inventory import fields, names
 from mnspawn_inventory.draft import ALL, Draft, Values
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats.ansible_template import Opaque, Var, Variables, render
+from mnspawn_inventory.said import as_secret
 
 UNGROUPED = "ungrouped"
 
@@ -187,16 +188,16 @@ def take(name: str, variables: Variables, values: Values, notes: list[str]) -> N
     for variable in variables:
         if variable.startswith(OURS):
             raw, place = render(variable, known)
-            _set_own(values, variable[len(OURS) :], raw, place)
+            _set_own(values, variable[len(OURS) :], raw, place, Path(str(variables["inventory_dir"][0])))
 
 
-def _set_own(values: Values, target: str, raw: object, place: Origin | None) -> None:
+def _set_own(values: Values, target: str, raw: object, place: Origin | None, folder: Path) -> None:
     if target in ("env", "labels"):
         if not isinstance(raw, dict):
             raise fields.wrong(f"not a table for {OURS}{target}", raw, "names and values", place)
         for name, value in raw.items():
             setter = values.set_env if target == "env" else values.set_label
-            setter(str(name), value, place)
+            setter(str(name), as_secret(value, place, folder) if target == "env" else value, place)
         return
     values.set(target, raw, place)
 

@@ -9,7 +9,7 @@ from mnspawn_inventory.draft import ALL, Draft, GroupDraft, Values, did_you_mean
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.expression import parts
 from mnspawn_inventory.formats.toml_places import Path, TomlPlaces
-from mnspawn_inventory.model import SecretRef
+from mnspawn_inventory.said import as_secret
 from mnspawn_inventory.text import Text
 
 AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -77,7 +77,7 @@ def _names(part: str, place: Origin | None) -> list[str]:
 class _Reader:
     def __init__(self, text: Text, document: dict[str, object], draft: Draft) -> None:
         self._places = TomlPlaces(text.content, text.source)
-        self._folder = FilePath(text.source).parent
+        self._folder = FilePath(text.source).parent.absolute()
         self._document = document
         self._draft = draft
         for key in document:
@@ -174,7 +174,8 @@ class _Reader:
             place = self._places.value(here)
             if key == "env":
                 for name, value in self._table(raw, here, "a table of variables").items():
-                    values.set_env(name, self._env_value(value, (*here, name)), self._places.value((*here, name)))
+                    where = self._places.value((*here, name))
+                    values.set_env(name, as_secret(value, where, self._folder), where)
             elif key == "labels":
                 for name, value in self._table(raw, here, "a table of labels").items():
                     values.set_label(name, value, self._places.value((*here, name)))
@@ -187,27 +188,6 @@ class _Reader:
                 if not self._draft.is_lenient:
                     raise error
                 self._draft.notes.append(str(error))
-
-    def _env_value(self, raw: object, path: Path) -> object:
-        """A variable's text, or a reference `{ env = "NAME" }` or `{ file = "PATH" }` to where it is kept."""
-        if not isinstance(raw, dict):
-            return raw
-        place = self._places.value(path)
-        if len(raw) != 1 or not {"env", "file"} & raw.keys() or not all(isinstance(one, str) for one in raw.values()):
-            raise InventoryError(
-                "not a reference to a secret",
-                place=place,
-                found=str(raw),
-                expected='{ env = "NAME" } or { file = "PATH" }',
-            )
-        if "env" in raw:
-            if not names.VARIABLE_NAME.fullmatch(raw["env"]):
-                raise InventoryError(
-                    "not a variable's name", place=place, found=raw["env"], expected="such as HF_TOKEN"
-                )
-            return SecretRef(variable=raw["env"])
-        file = fields.text(raw["file"], "a file", place)
-        return SecretRef(file=file if file.startswith("~") else str(self._folder / file))
 
     def _one_of(self, pattern: str, place: Origin, index: int, count: int) -> str:
         addresses = expand(pattern, place)

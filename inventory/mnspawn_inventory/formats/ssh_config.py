@@ -99,7 +99,7 @@ def _read(text: Text, file: _File, outer: Condition, depth: int) -> None:
     block = _Block(outer)
     file.blocks.append(block)
     for line in text.lines():
-        words = _words(line)
+        words = words_of(line)
         if not words:
             continue
         keyword, arguments = words[0].text.lower(), words[1:]
@@ -109,11 +109,11 @@ def _read(text: Text, file: _File, outer: Condition, depth: int) -> None:
             )
         if keyword == "host":
             patterns = [argument.text for argument in arguments]
-            is_plain = not any(char in pattern for pattern in patterns for char in "*?!")
+            is_plain = not any(map(is_pattern, patterns))
             block = _Block(_both(outer, _host_condition(patterns)), frozenset(patterns) if is_plain else None)
             file.blocks.append(block)
             for argument in arguments:
-                if not any(char in argument.text for char in "*?!"):
+                if not is_pattern(argument.text):
                     file.aliases.setdefault(argument.text, argument.place)
         elif keyword == "match":
             condition = _match_condition([word.text for word in arguments])
@@ -130,6 +130,11 @@ def _read(text: Text, file: _File, outer: Condition, depth: int) -> None:
             block.settings.append((keyword, arguments[0]))
 
 
+def is_pattern(word: str) -> bool:
+    """Whether a word of a Host line is no host's name."""
+    return any(char in word for char in "*?!")
+
+
 def _never(alias: str) -> bool:
     return False
 
@@ -139,7 +144,7 @@ def _both(outer: Condition, inner: Condition) -> Condition:
 
 
 def _host_condition(patterns: list[str]) -> Condition:
-    plain = {pattern for pattern in patterns if not any(char in pattern for char in "*?!")}
+    plain = {pattern for pattern in patterns if not is_pattern(pattern)}
     if len(plain) == len(patterns):
         return plain.__contains__
     wanted = [_pattern(pattern) for pattern in patterns if not pattern.startswith("!")]
@@ -180,7 +185,7 @@ def _include(argument: Word, file: _File, outer: Condition, depth: int) -> None:
             _read(read_text(Path(match)), file, outer, depth + 1)
 
 
-def _words(line: Line) -> list[Word]:
+def words_of(line: Line) -> list[Word]:
     """Keyword and arguments; quotes hold blanks, "#" begins a comment where a word would begin."""
     content = line.text
     if not content.strip() or content.lstrip().startswith("#"):

@@ -182,7 +182,7 @@ ssh-config or json.",
     as_json: JsonOption = False,
 ) -> None:
     """Write the hosts in another format. What that format can't hold is told on stderr."""
-    from mnspawn_inventory.edits import only
+    from mnspawn_inventory.export import only
     from mnspawn_inventory.store import edit
 
     found = load(inventory, hostfile, from_format)

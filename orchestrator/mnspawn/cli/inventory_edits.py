@@ -36,13 +36,16 @@ def add(
     slots: SlotsOption = None,
     inventory: FileOption = None,
     hostfile: HostfileOption = None,
+    format_name: FormatOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add hosts: names or ranges, with their settings."""
     settings_too = {"address": address, "user": user, "port": port, "slots": slots}
     targets, settings = _taken_apart(words, settings_too)
     path = target_of(inventory, hostfile, ())
-    added = change_file(path, lambda document: document.add(targets, settings, group or ()), hostfile, create=True)
+    added = change_file(
+        path, lambda document: document.add(targets, settings, group or ()), hostfile, format_name, create=True
+    )
     report("added", added, path, as_json)
 
 
@@ -54,6 +57,7 @@ def set_fields(
     slots: SlotsOption = None,
     inventory: FileOption = None,
     hostfile: HostfileOption = None,
+    format_name: FormatOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Set fields of hosts, ranges and @groups; KEY= takes a field away."""
@@ -61,19 +65,22 @@ def set_fields(
     if not settings:
         raise InventoryError("nothing to set", expected="KEY=VALUE")
     path = target_of(inventory, hostfile, targets)
-    report("set", change_file(path, lambda document: document.set(targets, settings), hostfile), path, as_json)
+    done = change_file(path, lambda document: document.set(targets, settings), hostfile, format_name)
+    report("set", done, path, as_json)
 
 
 def remove(
     targets: Annotated[list[str], typer.Argument(metavar="HOSTS...", help="Names, ranges and @groups.")],
     inventory: FileOption = None,
     hostfile: HostfileOption = None,
+    format_name: FormatOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Remove hosts from everywhere, or a @group (its hosts stay)."""
     parts = _parts(targets)
     path = target_of(inventory, hostfile, parts)
-    report("removed", change_file(path, lambda document: document.remove(parts), hostfile), path, as_json)
+    done = change_file(path, lambda document: document.remove(parts), hostfile, format_name)
+    report("removed", done, path, as_json)
 
 
 def import_file(
@@ -84,14 +91,14 @@ def import_file(
     as_json: JsonOption = False,
 ) -> None:
     """Take the hosts and groups of a file into your own inventory."""
-    from mnspawn_inventory.edits import Document, conflicts
+    from mnspawn_inventory.editors.toml import TomlDocument, conflicts
     from mnspawn_inventory.toml_text import runs
 
     found = read_inventory("/dev/stdin" if file == "-" else file, format_name)
     path = target_of(inventory, None, ())
 
     def work(document: Any) -> list[str]:
-        if not isinstance(document, Document):
+        if not isinstance(document, TomlDocument):
             raise InventoryError(
                 "hosts are imported into TOML inventories", place=Origin(str(path)), expected="a TOML file"
             )
@@ -105,7 +112,7 @@ def import_file(
         document.merge(runs(found.hosts), found)
         return [host.name for host in found.hosts]
 
-    report("imported", change_file(path, work, None, create=True), path, as_json)
+    report("imported", change_file(path, work, None, None, create=True), path, as_json)
     print_notes(found.notes)
 
 

@@ -70,12 +70,19 @@ def target_of(inventory: str | None, hostfile: str | None, targets: tuple[str, .
 
 
 def change_file(
-    path: Path, work: Callable[[Any], list[str]], hostfile: str | None, *, create: bool = False
+    path: Path,
+    work: Callable[[Any], list[str]],
+    hostfile: str | None,
+    format_name: str | None,
+    *,
+    create: bool = False,
 ) -> list[str]:
+    """Let `work` edit the file; one that --hostfile makes is a hostfile, if its name says nothing else."""
     from mnspawn_inventory.target import change
 
-    is_new_hostfile = hostfile is not None and not path.exists()
-    return change(path, work, format_name="hostfile" if is_new_hostfile else None, create=create)
+    if format_name is None and hostfile is not None and not path.exists() and not path.suffix:
+        format_name = "hostfile"
+    return change(path, work, format_name=format_name, create=create)
 
 
 def report(what: str, names: list[str], path: Path, as_json: bool) -> None:

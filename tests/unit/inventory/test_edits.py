@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from mnspawn_inventory import Inventory, InventoryError, read_inventory
 from mnspawn_inventory.assign import parse_settings
-from mnspawn_inventory.edits import Document, read, shortened
+from mnspawn_inventory.editors.hostfile import HostfileDocument
+from mnspawn_inventory.editors.toml import TomlDocument, shortened
 from mnspawn_inventory.formats.own import expand
-from mnspawn_inventory.hostfile_edits import HostfileDocument
 from mnspawn_inventory.toml_text import runs
 
 TEXT = """\
@@ -46,8 +46,12 @@ x = 1   # not ours
 COMMENTS = [line.partition("#")[2] for line in TEXT.splitlines() if "#" in line]
 
 
-def document(text: str = TEXT) -> Document:
-    return Document(text, "i.toml")
+def document(text: str = TEXT) -> TomlDocument:
+    return TomlDocument(text, "i.toml")
+
+
+def read(text: str, source: str) -> Inventory:
+    return TomlDocument("", source).read(text)
 
 
 def hosts(text: str) -> list[str]:
@@ -149,17 +153,17 @@ def test_removing_everything_leaves_a_file_that_can_be_read() -> None:
 )
 def test_every_way_to_write_toml_can_be_edited(text: str) -> None:
     before = hosts(text)
-    edited = Document(text, "i.toml")
+    edited = TomlDocument(text, "i.toml")
     edited.add(["new[1-2]"], parse_settings(["slots=3"]), ["g", "fresh"])
-    edited = Document(edited.text(), "i.toml")
+    edited = TomlDocument(edited.text(), "i.toml")
     assert hosts(edited.text()) == [*before, "new1", "new2"] or set(hosts(edited.text())) == {*before, "new1", "new2"}
     edited.set(["new1"], parse_settings(["port=7", "labels.x=y"]))
-    edited = Document(edited.text(), "i.toml")
+    edited = TomlDocument(edited.text(), "i.toml")
     found = {host.name: host for host in read(edited.text(), "").hosts}
     assert (found["new1"].port, found["new1"].slots, found["new2"].port) == (7, 3, None)
     edited.remove(["new2", *before[:1]])
     assert set(hosts(edited.text())) == {*before[1:], "new1"}
-    edited = Document(edited.text(), "i.toml")
+    edited = TomlDocument(edited.text(), "i.toml")
     edited.add(["plain"], {})
     assert "plain" in hosts(edited.text())
 

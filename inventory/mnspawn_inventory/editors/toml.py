@@ -1,63 +1,43 @@
 """Changes to our own format that keep every comment and every key: add, set, remove, merge. Text to text, no I/O."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from mnspawn_inventory.draft import ALL, Draft, did_you_mean
+from mnspawn_inventory.editors.base import Asked, Document, Settings, nested, one_of
+from mnspawn_inventory.editors.check import flat
+from mnspawn_inventory.editors.toml_surgery import comments_of, cut_tables, insert_tables, rename, written
 from mnspawn_inventory.errors import InventoryError, Origin
-from mnspawn_inventory.formats import own
-from mnspawn_inventory.model import Group, Host, Inventory
-from mnspawn_inventory.names import check_group
+from mnspawn_inventory.formats import OWN, own
+from mnspawn_inventory.model import Group, Inventory
 from mnspawn_inventory.said import settings_of
-from mnspawn_inventory.text import Text
-from mnspawn_inventory.toml_surgery import comments_of, cut_tables, insert_tables, rename, written
 from mnspawn_inventory.toml_text import RANGED, HostRun, group_settings, patterns, table_text, toml_key
 
-Settings = Mapping[str, object]  # field, "env.NAME" or "labels.NAME" -> value; None takes it away
 
-
-class Document:
+class TomlDocument(Document):
     """One TOML inventory that is being edited."""
 
-    def __init__(self, text: str, source: str) -> None:
+    def __init__(self, text: str, source: str, format_name: str = OWN) -> None:
         import tomlkit  # late: only edits need it
 
+        super().__init__(text, source, format_name)
         self._kit = tomlkit
-        self.source = source
-        self.inventory = read(text, source)
-        self._root = tomlkit.parse(text)
+        self._covered: set[str] | None = None  # hosts of tables, once somebody asked
+        try:
+            self._root = tomlkit.parse(text)
+        except tomlkit.exceptions.TOMLKitError as exc:  # tomllib, which is right more often, could read it
+            raise InventoryError(
+                f"this TOML can be read, but not edited: {exc}",
+                place=Origin(source),
+                hint="mnspawn inventory edit opens the file in your editor",
+            ) from exc
 
-    def text(self) -> str:
-        """The document as it is now.
+    def _written(self) -> str:
+        return self._kit.dumps(self._root)
 
-        Raises:
-            InventoryError: the edits would leave an inventory that can't be read.
-        """
-        text = self._kit.dumps(self._root)
-        read(text, self.source)
-        return text
-
-    def add(self, targets: Sequence[str], settings: Settings, groups: Iterable[str] = ()) -> list[str]:
-        """Add hosts, each argument a name or a range. Gives the new names."""
-        known = {host.name for host in self.inventory.hosts}
-        added: list[str] = []
-        for target in targets:
-            for name in self._expand(target):
-                if name in known or name in added:
-                    raise InventoryError(
-                        "the host is there already",
-                        place=Origin(self.source),
-                        found=name,
-                        expected="a new host",
-                        hint="mnspawn inventory set changes it",
-                    )
-                added.append(name)
-            one_of(settings, 0, len(self._expand(target)), self.source)
-        self._put_hosts([(target, nested(settings)) for target in targets])
+    def _add(self, asked: Sequence[Asked], groups: Sequence[str]) -> None:
+        self._put_hosts([(one.target, nested(one.settings)) for one in asked])
         for group in groups:
-            self._join(group, targets)
-        return added
+            self._join(group, [one.target for one in asked])
 
     def merge(self, runs: Iterable[HostRun], other: Inventory) -> None:
         """Add the hosts and groups of another inventory; hosts that are there keep what the other does not say."""
@@ -80,6 +60,9 @@ class Document:
         for group in other.groups:
             if group.name in there:
                 self._merge_group(there[group.name], group, other)
+        self._edit.is_merge = True
+        for host in other.hosts:
+            (self._edit.changed if host.name in known else self._edit.added)[host.name] = flat(host)
 
     def _merge_group(self, there: Group, group: Group, other: Inventory) -> None:
         listed = group_settings(group, other).get("hosts", [])
@@ -91,41 +74,17 @@ class Document:
         if children:
             self._group_table(group.name).setdefault("children", self._kit.array()).extend(children)
 
-    def set(self, targets: Sequence[str], settings: Settings) -> list[str]:
-        """Set fields of hosts, ranges, @groups; gives what was changed."""
-        changed: list[str] = []
-        known = {host.name for host in self.inventory.hosts}
-        for target in targets:
-            if target.startswith("@"):
-                self._check_group(target[1:])
-                self._update(self._group_table(target[1:]), settings)
-                changed.append(target)
-                continue
-            names = self._expand(target)
-            self._check_hosts(names, known)
+    def _set_hosts(self, asked: Sequence[Asked]) -> None:
+        for one in asked:
             tables = self._tables("hosts")
-            if target in tables and not (len(names) > 1 and any(name in tables for name in names)):
-                self._update(tables[target], settings)
-            else:
-                for index, name in enumerate(names):
-                    self._update(self._host_table(name), one_of(settings, index, len(names), self.source))
-            changed.extend(names)
-        return changed
-
-    def remove(self, targets: Sequence[str]) -> list[str]:
-        """Remove hosts, ranges and @groups from everywhere; gives what was removed."""
-        removed: list[str] = []
-        for target in targets:
-            if target.startswith("@"):
-                self._check_group(target[1:])
-                self._remove_group(target[1:])
-                removed.append(target)
+            if one.target in tables and not (len(one.names) > 1 and any(name in tables for name in one.names)):
+                self._update(tables[one.target], one.settings)
                 continue
-            names = self._expand(target)
-            self._check_hosts(names, {host.name for host in self.inventory.hosts} - {*removed})
-            removed.extend(names)
-        self._remove_hosts({name for name in removed if not name.startswith("@")})
-        return removed
+            for name, settings in one.each():
+                self._update(self._host_table(name), settings)
+
+    def _set_group(self, name: str, settings: Settings) -> None:
+        self._update(self._group_table(name), settings)
 
     def _remove_hosts(self, gone: Collection[str]) -> None:
         hosts = self._root.get("hosts", [])
@@ -213,25 +172,24 @@ class Document:
         tables = self._root.get(top)
         return tables if tables is not None and not isinstance(tables, list) else {}
 
-    def _expand(self, pattern: str) -> list[str]:
-        return own.expand(pattern, Origin(self.source))
-
-    def _check_hosts(self, names: Iterable[str], known: Collection[str]) -> None:
-        for name in names:
-            if name not in known:
-                hint = did_you_mean(name, known)
-                raise InventoryError("no such host", place=Origin(self.source), found=name, hint=hint)
-
-    def _check_group(self, name: str) -> None:
-        known = [ALL, *(group.name for group in self.inventory.groups)]
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise InventoryError("no such group", place=Origin(self.source), found=f"@{name}", hint=hint)
-
     def _host_table(self, name: str) -> Any:
         if name not in self._tables("hosts"):
-            self._put_hosts([(name, {})])
+            self._put_hosts([*((pattern, {}) for pattern in patterns(self._before_without_table(name))), (name, {})])
         return self._tables("hosts")[name]
+
+    def _before_without_table(self, name: str) -> list[str]:
+        """The hosts before one that only groups name, as it is: a table for it alone would move it before them."""
+        if self._covered is None:
+            keys = [str(key) for key in self._root.get("hosts", [])]
+            self._covered = {one for key in keys for one in own.expand(key, None)}
+        before: list[str] = []
+        for host in self.inventory.hosts if name not in self._covered else ():
+            if host.name == name:
+                break
+            if host.name not in self._covered:
+                before.append(host.name)
+        self._covered.update(before, [name])
+        return before
 
     def _group_table(self, name: str) -> Any:
         tables = self._tables("groups")
@@ -312,52 +270,12 @@ class Document:
             table[key] = self._item(value)
 
     def _join(self, group: str, members: Iterable[str]) -> None:
-        if check_group(group, Origin("--group")) == ALL:
-            raise InventoryError("every host is in the group all", place=Origin("--group"), found=group)
         tables = self._tables("groups")
         if group in tables and isinstance(tables[group], list):
             hosts = tables[group]
         else:
             hosts = self._group_table(group).setdefault("hosts", self._kit.array())
         hosts.extend(member for member in members if member not in hosts)
-
-
-def read(text: str, source: str) -> Inventory:
-    """Read a document that is being edited: keys that nobody knows are kept, not refused."""
-    draft = Draft(source, "toml", is_lenient=True)
-    own.read(Text(source, text), draft)
-    return draft.finish()
-
-
-def nested(settings: Settings) -> dict[str, object]:
-    """`env.NAME` and `labels.NAME` as tables; what would be taken away is not there."""
-    made: dict[str, object] = {}
-    for key, value in settings.items():
-        top, _, inner = key.partition(".")
-        if value is None:
-            continue
-        if inner:
-            table = made.setdefault(top, {})
-            assert isinstance(table, dict)
-            table[inner] = value
-        else:
-            made[key] = value
-    return made
-
-
-def one_of(settings: Settings, index: int, count: int, source: str) -> dict[str, object]:
-    """The settings of one host of several: a range of addresses gives each its own."""
-    chosen = dict(settings)
-    for key in RANGED:
-        value = chosen.get(key)
-        if isinstance(value, str) and own.is_plural(value):
-            addresses = own.expand(value, Origin(source))
-            if len(addresses) != count:
-                place = Origin(source)
-                expected = f"{count}, one for each host"
-                raise InventoryError("not as many addresses as hosts", place=place, found=value, expected=expected)
-            chosen[key] = addresses[index]
-    return chosen
 
 
 def shortened(names: Sequence[str]) -> str:
@@ -380,12 +298,3 @@ def conflicts(there: Inventory, other: Inventory) -> list[tuple[str, str]]:
         for field, value in settings_of(host).items()
         if field in known[host.name] and known[host.name][field] != value
     ]
-
-
-def only(inventory: Inventory, hosts: Sequence[Host]) -> Inventory:
-    """The inventory with these hosts only, and groups cut down to them."""
-    names = {host.name for host in hosts}
-    groups = tuple(
-        replace(group, hosts=tuple(name for name in group.hosts if name in names)) for group in inventory.groups
-    )
-    return replace(inventory, hosts=tuple(hosts), groups=groups)

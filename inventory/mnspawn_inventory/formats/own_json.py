@@ -1,0 +1,86 @@
+"""Our own JSON, as `mnspawn inventory list --json` and `export` write it: `{"hosts": [{"name": ...}], ...}`."""
+
+from pathlib import Path
+
+from mnspawn_inventory import fields, names
+from mnspawn_inventory.draft import Draft, unknown_key
+from mnspawn_inventory.errors import InventoryError
+from mnspawn_inventory.formats.ansible_json import Json, as_names, as_object
+from mnspawn_inventory.said import as_secret
+
+TOP = {"hosts", "groups", "source", "format", "notes"}
+
+
+def is_own(document: Json) -> bool:
+    """Whether it is ours: a list of hosts at the top; Ansible's JSON has groups there."""
+    return isinstance(document.root.get("hosts"), list) and not document.root.keys() - TOP
+
+
+def read(document: Json, draft: Draft) -> None:
+    """Read hosts and groups into the draft."""
+    for index, item in enumerate(_items(document, "hosts")):
+        _host(as_object(item, document, "hosts", index), draft, document, index)
+    for index, item in enumerate(_items(document, "groups")):
+        _group(as_object(item, document, "groups", index), draft, document, index)
+
+
+def _items(document: Json, key: str) -> list[object]:
+    raw = document.root.get(key)
+    if raw is not None and not isinstance(raw, list):
+        raise fields.wrong(f"{key} is not a list", raw, "a list of objects", document.places.value(key))
+    return raw or []
+
+
+def _name(table: dict[str, object], document: Json, kind: str, index: int) -> str:
+    name = table.get("name")
+    if not isinstance(name, str):
+        place = document.places.value(f"{kind}s", index, "name")
+        raise fields.wrong(f"a {kind} without its name", name, '"name": text', place)
+    return name
+
+
+def _group(table: dict[str, object], draft: Draft, document: Json, index: int) -> None:
+    """Who is in it is said by hosts, too; what is in a child group is in this one anyway."""
+    places = document.places
+    group = draft.group(_name(table, document, "group", index), places.value("groups", index, "name"))
+    for key in ("hosts", "children"):
+        for number, name in enumerate(as_names(table.get(key) or [], document, "groups", index, key)):
+            place = places.value("groups", index, key, number)
+            if key == "children":
+                draft.group(name, place)
+                group.children[name] = place
+                continue
+            if not draft.has_host(name):
+                raise InventoryError("no such host", place=place, found=name, expected="one of the hosts above")
+            group.hosts[names.check_host(name, place)] = None
+
+
+def _host(table: dict[str, object], draft: Draft, document: Json, index: int) -> None:
+    places = document.places
+    folder = Path(draft.source).parent.absolute()
+    place = places.value("hosts", index, "name")
+    name = names.check_host(_name(table, document, "host", index), place)
+    if draft.has_host(name):
+        raise InventoryError("a host is named twice", place=place, found=name, expected="each host once")
+    values = draft.host(name, place)
+    for key, raw in table.items():
+        here = ("hosts", index, key)
+        if raw is None or key in ("name", "origins"):
+            continue
+        if key == "groups":
+            for number, group in enumerate(as_names(raw, document, *here)):
+                draft.group(group, places.value(*here, number)).hosts[name] = None
+        elif key in ("labels", "env"):
+            for inner, value in as_object(raw, document, *here).items():
+                where = places.value(*here, inner)
+                if key == "labels":
+                    values.set_label(inner, value, where)
+                else:
+                    values.set_env(inner, as_secret(value, where, folder), where)
+        elif key in fields.FIELDS:
+            values.set(key, raw, places.value(*here))
+        else:
+            error = unknown_key(key, ["name", "groups", *fields.FIELDS, "env", "labels"], places.key(*here))
+            if not draft.is_lenient:
+                raise error
+            draft.notes.append(str(error))
