@@ -11,6 +11,8 @@ from mnspawn.layout import Layout, Pod, join_endpoint
 
 # One string of argv or "NAME=value" with its final NUL is at most 128 KiB (MAX_ARG_STRLEN, execve(2)).
 LONGEST_STRING = 131_071
+# All of them together are at most 6 MiB, with their ends and a pointer each, whatever the host's limits (execve(2)).
+LARGEST_TOTAL = 6 << 20
 
 # Where the agent puts a run's file of this name, inside the run directory.
 FUNCTION_RUNNER = "code/trainer_main.py"
@@ -88,11 +90,10 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class TrainerPlan:
-    """One rank: its argv and the variables that only it gets."""
+    """One rank: the variables that only it gets."""
 
     rank: int
     local_rank: int
-    argv: tuple[str, ...] = field(repr=False)
     env: dict[str, str] = field(repr=False)
 
 
@@ -102,7 +103,7 @@ class PodPlan:
 
     Attributes:
         unset: names, or PREFIX*.
-        env: the same for all trainers of the pod.
+        argv, env: the same for all trainers of the pod.
         files: (name, content) to be written into the run directory before the start.
     """
 
@@ -110,6 +111,7 @@ class PodPlan:
     host: str
     workdir: str
     unset: tuple[str, ...]
+    argv: tuple[str, ...] = field(repr=False)
     env: dict[str, str] = field(repr=False)
     files: tuple[tuple[str, str], ...] = field(repr=False)
     trainers: tuple[TrainerPlan, ...]
@@ -148,7 +150,7 @@ class LaunchPlan:
                             "local_rank": trainer.local_rank,
                             "endpoint": trainer.endpoint,
                             "devices": list(trainer.devices),
-                            "argv": list(trainer_plan.argv),
+                            "argv": list(pod_plan.argv),
                             "env": _shown(pod_plan.env | trainer_plan.env, reveal),
                         }
                         for trainer, trainer_plan in zip(pod.trainers, pod_plan.trainers, strict=True)
@@ -177,6 +179,7 @@ def build(spec: LaunchSpec, layout: Layout, grounds: Sequence[Ground]) -> Launch
     given = _checked(spec.env, "env")
     for position, argument in enumerate((spec.program.target, *spec.program.args)):
         _check_string(argument, f"argument {position} of the program" if position else "program")
+    _check_total((spec.program.target, *spec.program.args, *(f"{name}={value}" for name, value in given.items())))
     scene = contract.depict(
         spec.run,
         layout,
@@ -213,15 +216,15 @@ def _plan_pod(
     env |= {name: value for name, value in given.items() if not isinstance(value, Forwarded)}
     for share in shares:
         env |= _checked(share.env.items(), f"{pod.host}: contract")
-    argv = _argv(spec.program, ground)
     trainers = []
     for trainer in pod.trainers:
         own: dict[str, str] = {}
         for chosen in contracts:
             own |= _checked(chosen.own(scene, pod, trainer).items(), f"{pod.host}: contract {chosen.name}")
-        trainers.append(TrainerPlan(trainer.rank, trainer.local_rank, argv, own))
+        trainers.append(TrainerPlan(trainer.rank, trainer.local_rank, own))
     files = tuple(file for share in shares for file in share.files)
-    return PodPlan(pod.node_rank, pod.host, ground.workdir, unset, env, files, tuple(trainers))
+    argv = _argv(spec.program, ground)
+    return PodPlan(pod.node_rank, pod.host, ground.workdir, unset, argv, env, files, tuple(trainers))
 
 
 def _argv(program: Program, ground: Ground) -> tuple[str, ...]:
@@ -261,6 +264,16 @@ def _check_string(text: str, place: str) -> None:
         ) from None
     if size > LONGEST_STRING:
         raise UsageError(f"expected at most {LONGEST_STRING} bytes (Linux's limit), found {size}", place=place)
+
+
+def _check_total(strings: Sequence[str]) -> None:
+    total = sum(len(text.encode("utf-8", "surrogateescape")) + 9 for text in strings)
+    if total > LARGEST_TOTAL:
+        raise UsageError(
+            f"expected arguments and variables of at most {LARGEST_TOTAL} bytes (Linux's limit), found {total}",
+            place="the program",
+            hint="large values belong into files",
+        )
 
 
 def _shown(env: dict[str, str], reveal: bool) -> dict[str, str]:

@@ -171,7 +171,7 @@ def test_a_program_that_is_not_there_is_told_for_its_rank(account: Account) -> N
         launch = agent._preparation.complete([answer]).pods[0]
         agent.send(
             messages.START, unset=[], env=launch.env, files=[], is_forked=False,
-            trainers=[{"rank": 0, "local_rank": 0, "argv": ["/nowhere/prog"], "env": {}}],
+            argv=["/nowhere/prog"], trainers=[{"rank": 0, "local_rank": 0, "env": {}}],
         )  # fmt: skip
         event = agent.until_a(NotStarted)
         assert (event.rank, event.error) == (0, "/nowhere/prog: No such file or directory")

@@ -42,20 +42,20 @@ def with_env(*env: tuple[str, str], program: Program = SCRIPT) -> LaunchSpec:
 
 def test_a_script_runs_unbuffered_with_its_arguments_as_they_are() -> None:
     program = Program("script", "train.py", ("", "a b", "--hosts", "'\"$`\n", "\udcff"))
-    trainer = plan(LaunchSpec("r1", program)).pods[1].trainers[1]
-    assert trainer.argv == ("/usr/bin/python3", "-u", "train.py", "", "a b", "--hosts", "'\"$`\n", "\udcff")
+    pod = plan(LaunchSpec("r1", program)).pods[1]
+    assert pod.argv == ("/usr/bin/python3", "-u", "train.py", "", "a b", "--hosts", "'\"$`\n", "\udcff")
 
 
 def test_a_script_that_travelled_runs_from_where_the_host_put_it() -> None:
     pods = plan(None, ground(script="/state/r1/0/train.py"), ground()).pods
-    assert [pod.trainers[0].argv[2] for pod in pods] == ["/state/r1/0/train.py", "train.py"]
+    assert [pod.argv[2] for pod in pods] == ["/state/r1/0/train.py", "train.py"]
 
 
 def test_a_module_and_a_command() -> None:
     module = plan(LaunchSpec("r1", Program("module", "pkg.train", ("x",)))).pods[0]
     command = plan(LaunchSpec("r1", Program("command", "./train.sh", ("x",)))).pods[0]
-    assert module.trainers[0].argv == ("/usr/bin/python3", "-u", "-m", "pkg.train", "x")
-    assert command.trainers[0].argv == ("./train.sh", "x")
+    assert module.argv == ("/usr/bin/python3", "-u", "-m", "pkg.train", "x")
+    assert command.argv == ("./train.sh", "x")
     assert "PYTHONUNBUFFERED" not in module.env
     assert command.env["PYTHONUNBUFFERED"] == "1"
 
@@ -139,6 +139,13 @@ def test_100_kb_pass_and_more_than_a_process_can_take_is_refused() -> None:
         plan(LaunchSpec("r1", Program("script", "t.py", ("a", "x" * 131_072))))
     with pytest.raises(UsageError, match=r"^h2: inventory variable B: "):
         plan(None, ground(), ground(host_env=(("B", "x" * 131_072),)))
+
+
+def test_more_than_any_process_can_be_given_is_refused() -> None:
+    many = ("x" * 100_000,) * 70
+    with pytest.raises(UsageError, match=r"^the program: expected .* at most 6291456 bytes .*, found 70"):
+        plan(LaunchSpec("r1", Program("script", "t.py", many[:35]), env=tuple((f"V{n}", many[n]) for n in range(35))))
+    assert len(plan(LaunchSpec("r1", Program("script", "t.py", ("x",) * 400_000))).pods[0].argv) == 400_003
 
 
 @pytest.mark.parametrize("name", ["", "A=B", "A\0"])

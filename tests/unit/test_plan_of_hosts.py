@@ -26,13 +26,13 @@ def test_a_prelude_runs_before_the_program_and_hands_it_its_arguments_unchanged(
     prelude = "export SEEN='a b'\ntrue"
     show = "import os, sys; print(os.environ['SEEN'], sys.argv[1:])"
     ground = Ground(sys.executable, "/run", "/", prelude=prelude)
-    argv = pod(ground, program=Program("command", sys.executable, ("-c", show, "$x", "", "c d"))).trainers[0].argv
+    argv = pod(ground, program=Program("command", sys.executable, ("-c", show, "$x", "", "c d"))).argv
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert done.stdout == "a b ['$x', '', 'c d']\n"
 
 
 def test_a_prelude_that_leaves_is_the_end_of_the_trainer() -> None:
     ground = Ground(sys.executable, "/run", "/", prelude="exit 9")
-    argv = pod(ground, program=Program("command", "echo", ("never",))).trainers[0].argv
+    argv = pod(ground, program=Program("command", "echo", ("never",))).argv
     done = subprocess.run(argv, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (9, b"")

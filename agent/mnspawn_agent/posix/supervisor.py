@@ -133,24 +133,24 @@ class Supervisor:
             for t in native.inward(message["trainers"])
             if t["rank"] in pod.trainers and not pod.trainers[t["rank"]].has_ended
         ]
+        argv = native.inward(message["argv"])
         if message["is_forked"] and known and sys.platform.startswith("linux"):
-            self._fork(known, base)
+            self._fork(known, argv, base)
         else:
             for trainer in known:
-                self._spawn(trainer, dict(base, **trainer["env"]))
+                self._spawn(trainer["rank"], argv, dict(base, **trainer["env"]))
             self._starter.settle()
         pod.settle(self._now())
         self._act()
         self._write_status(pod.state.value)
 
-    def _spawn(self, trainer: Dict[str, Any], env: Dict[str, str]) -> None:
-        rank = trainer["rank"]
+    def _spawn(self, rank: int, argv: List[str], env: Dict[str, str]) -> None:
         outputs: List[int] = []
         try:
             paths = self._open_streams(rank, outputs)
             if len(paths) >= RESULT:
                 env = dict(env, **{RESULT_VARIABLE: paths[-1]})
-            pid = self._starter.spawn(trainer["argv"], env, self._prepared.workdir, outputs[0], outputs[1])
+            pid = self._starter.spawn(argv, env, self._prepared.workdir, outputs[0], outputs[1])
         except (OSError, spawner.SpawnError) as error:
             self._note_not_started(rank, str(error))
         else:
@@ -183,7 +183,7 @@ class Supervisor:
         self._errors[rank] = error = native.outward(error)
         self.say(messages.NOT_STARTED, rank=rank, at=self._now(), error=error)
 
-    def _fork(self, trainers: List[Dict[str, Any]], base: Dict[str, str]) -> None:
+    def _fork(self, trainers: List[Dict[str, Any]], argv: List[str], base: Dict[str, str]) -> None:
         """Let one interpreter become all trainers; they count as started when it has made them."""
         server = forkserver.ForkServer(self._prepared.folder.path)
         outputs: List[int] = []
@@ -193,7 +193,7 @@ class Supervisor:
                 own = {RESULT_VARIABLE: paths[-1]} if len(paths) >= RESULT else {}
                 server.add(trainer["rank"], dict(trainer["env"], **own), paths)
             # what is said while it imports stands before the first trainer's own output
-            server.start(trainers[0]["argv"], base, self._prepared.workdir, outputs[0], outputs[1])
+            server.start(argv, base, self._prepared.workdir, outputs[0], outputs[1])
         except (OSError, spawner.SpawnError) as error:
             server.close()
             for trainer in trainers:

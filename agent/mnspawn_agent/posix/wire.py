@@ -1,8 +1,11 @@
 """One byte stream to the controller: a pair of pipes from sshd, or a connection to the control socket."""
 
+import fcntl
 import os
 from typing import Optional
 
+F_SETPIPE_SZ = 1031  # Linux; fcntl has it from Python 3.10 on
+PIPE_SIZE = 262144  # sshd's pipe holds a fourth of it: each of us would wait for the other four times as often
 READ_SIZE = 65536
 OUT_LIMIT = 262144  # output waits in its files, not here: control frames never queue behind more than this
 
@@ -17,6 +20,10 @@ class Wire:
         self.pending = bytearray()
         os.set_blocking(fd_in, False)
         os.set_blocking(fd_out, False)
+        try:
+            fcntl.fcntl(fd_out, F_SETPIPE_SZ, PIPE_SIZE)
+        except OSError:
+            pass  # a socket, another system, or the user's pipes are used up: it works all the same
 
     @property
     def has_room(self) -> bool:

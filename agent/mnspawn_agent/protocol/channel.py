@@ -120,7 +120,9 @@ class Channel:
 
     def send_output(self, rank: int, stream: int, offset: int, chunk: bytes, time: float) -> None:
         """Queue a piece of a stream behind everything else; the caller minds `output_allowance`."""
-        self._bulk.append(framing.encode(framing.OUTPUT, 0, OUTPUT_HEAD.pack(rank, stream, offset, time) + chunk))
+        self._bulk.append(framing.encode_header(framing.OUTPUT, 0, OUTPUT_HEAD.size + len(chunk)))
+        self._bulk.append(OUTPUT_HEAD.pack(rank, stream, offset, time))
+        self._bulk.append(chunk)
         self.output_sent += len(chunk)
 
     def output_allowance(self, stream: int) -> int:

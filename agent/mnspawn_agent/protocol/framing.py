@@ -4,7 +4,7 @@ import struct
 from typing import Iterator, List, NamedTuple
 
 HEADER = struct.Struct(">IBI")  # length of the body, kind, sequence number
-MAX_BODY = 16 << 20  # the largest body is a START whose environment holds many 100 kB values; chunks are 128 KiB
+MAX_BODY = 64 << 20  # the largest is a START with all that execve takes (6 MiB), each byte as \udcXX
 
 # kinds
 CONTROL = 1  # JSON message, sequenced
@@ -34,13 +34,18 @@ def encode(kind: int, seq: int, body: bytes) -> bytes:
     Raises:
         ValueError: the body is larger than a peer accepts.
     """
-    if len(body) > MAX_BODY:
-        raise ValueError("frame body of %d bytes, at most %d" % (len(body), MAX_BODY))
-    return HEADER.pack(len(body), kind, seq) + body
+    return encode_header(kind, seq, len(body)) + body
+
+
+def encode_header(kind: int, seq: int, size: int) -> bytes:
+    """What stands before a body of `size` bytes. Raises ValueError as `encode` does."""
+    if size > MAX_BODY:
+        raise ValueError("frame body of %d bytes, at most %d" % (size, MAX_BODY))
+    return HEADER.pack(size, kind, seq)
 
 
 class Decoder:
-    """Collects bytes and gives the frames that are whole. Bytes are copied once at most, when a frame comes in pieces."""
+    """Collects bytes and gives the frames that are whole. Copies only what comes in pieces, once."""
 
     def __init__(self) -> None:
         self._parts: List[bytes] = []  # of a frame that is not whole

@@ -37,6 +37,7 @@ TAIL = "tail"  # to a tailer: which files, and where to go on in those that were
 FINISH = "finish"  # all is known: the agent may go
 
 MAX_RANKS = 4096  # trainers on one host; more is a mistake
+MAX_WORDS = 1 << 20  # of argv; execve takes no more in its 6 MiB
 MAX_NAME = 255  # NAME_MAX of every file system that matters
 
 
@@ -132,13 +133,15 @@ def _is_file(value: Any) -> bool:
     )
 
 
+def _is_argv(value: Any) -> bool:
+    return bool(value) and _list_of(_is_text, MAX_WORDS)(value)
+
+
 def _is_trainer(value: Any) -> bool:
     return (
         isinstance(value, dict)
         and _is_count(value.get("rank"))
         and _is_count(value.get("local_rank"))
-        and _list_of(_is_text)(value.get("argv"))
-        and len(value["argv"]) > 0
         and _is_environment(value.get("env"))
     )
 
@@ -214,6 +217,7 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
         "unset": _list_of(_is_text),
         "env": _is_environment,
         "files": _list_of(_pair_of(is_file_name, _is_content)),
+        "argv": _is_argv,
         "trainers": _list_of(_is_trainer, MAX_RANKS),
         "is_forked": _is_bool,
     },

@@ -258,7 +258,6 @@ def start_message(pod: plan.PodPlan, is_forked: bool = False) -> dict[str, Any]:
         env=pod.env,
         files=[list(file) for file in pod.files],
         is_forked=is_forked,
-        trainers=[
-            {"rank": t.rank, "local_rank": t.local_rank, "argv": list(t.argv), "env": t.env} for t in pod.trainers
-        ],
+        argv=list(pod.argv),
+        trainers=[{"rank": t.rank, "local_rank": t.local_rank, "env": t.env} for t in pod.trainers],
     )

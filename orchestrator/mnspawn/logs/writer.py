@@ -61,12 +61,14 @@ class ThreadedWriter:
         with self._changed:
             if self._is_closing or fd in self._broken:
                 return
+            is_idle = not self._queue
             self._queue.append((fd, block))
             self._backlog += len(block)
             if self._thread is None:  # a daemon: one that hangs in a write to a stopped reader must not keep us alive
                 self._thread = threading.Thread(target=self._write_all, name=self._name, daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            if is_idle:  # else it comes to this block by itself; waking a thread costs more than most blocks
+                self._changed.notify()
 
     def close(self, on_done: Callable[[], None]) -> None:
         """Accept no more; call `on_done`, from the thread, when all that can be written is written."""

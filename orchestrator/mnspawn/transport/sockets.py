@@ -17,6 +17,7 @@ from mnspawn.transport.route import Hop
 
 T = TypeVar("T")
 _LOOKUPS = 32  # names looked up at once: a slow DNS server must not make hosts wait for each other
+_READ_MOST = 131072  # asyncio asks for twice as much; asyncssh copies what it has read ahead twice for every packet
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 NO_SSH = "something takes connections there but does not speak SSH"
 _NO_ROUTE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EADDRNOTAVAIL}
@@ -30,7 +31,7 @@ class QuickSocket(socket.socket):
     """
 
     def recv(self, size: int, flags: int = 0) -> bytes:
-        chunk = super().recv(size, flags)
+        chunk = super().recv(min(size, _READ_MOST), flags)
         if _QUICKACK is not None and self.family != socket.AF_UNIX:
             self.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
         return chunk

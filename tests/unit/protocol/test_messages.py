@@ -31,7 +31,8 @@ START: dict[str, Any] = {
     "unset": ["http_proxy", "MNSPAWN_*"],
     "env": {"A": "größer\n", "B": ""},
     "files": [["notes.json", "{}"]],
-    "trainers": [{"rank": 0, "local_rank": 0, "argv": ["python3", "train.py"], "env": {"RANK": "0"}}],
+    "argv": ["python3", "train.py"],
+    "trainers": [{"rank": 0, "local_rank": 0, "env": {"RANK": "0"}}],
     "is_forked": False,
 }
 EXITED: dict[str, Any] = {
@@ -138,6 +139,10 @@ BAD_VALUES: list[tuple[str, str, Any]] = [
     (messages.PREPARE, "workdir", "/home\0"),
     (messages.PREPARE, "start_port", 0),
     (messages.PREPARE, "probes", [["10.0.0.2", 0]]),
+    (messages.START, "argv", []),
+    (messages.START, "argv", ["a\0b"]),
+    (messages.START, "argv", ["\ud800"]),
+    (messages.START, "argv", "python3"),
     (messages.START, "env", {"A=B": "x"}),
     (messages.START, "env", {"": "x"}),
     (messages.START, "env", {"A": "x\0"}),
@@ -159,8 +164,7 @@ def test_values_out_of_their_range_are_refused(kind: str, field: str, value: Any
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("argv", []), ("argv", ["a\0b"]), ("argv", ["\ud800"]), ("argv", "python3"), ("env", {"": ""}), ("env", []),
-        ("rank", -1), ("local_rank", None),
+        ("env", {"": ""}), ("env", []), ("rank", -1), ("local_rank", None),
     ],
 )  # fmt: skip
 def test_a_trainer_that_can_not_be_started_is_refused(field: str, value: Any) -> None:
@@ -181,7 +185,7 @@ def test_a_file_that_can_not_be_kept_is_refused(field: str, value: Any) -> None:
 
 def test_bytes_that_are_no_utf_8_can_be_arguments_and_values() -> None:
     message = copy.deepcopy({**START, "type": messages.START})
-    message["env"]["A"] = message["trainers"][0]["argv"][0] = "caf\udce9"
+    message["env"]["A"] = message["argv"][0] = "caf\udce9"
     assert problem_of(message) is None
 
 
