@@ -20,10 +20,10 @@ def wait():
 """
 
 
-def test_ctrl_c_stops_all_ranks_and_is_raised_again(place: Place) -> None:
+def test_ctrl_c_stops_all_ranks_and_is_raised_again(place: Place, start_method: str) -> None:
     program = f"""{WAITS}
 try:
-    mnspawn.spawn(wait, nprocs=NPROCS, hosts=HOSTS)
+    mnspawn.spawn(wait, nprocs=NPROCS, hosts=HOSTS, start_method={start_method!r})
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -89,8 +89,8 @@ print("caller ends", flush=True)
     assert (done.status, done.stdout.splitlines()) == (0, lines)
 
 
-def test_a_killed_caller_leaves_nothing(here: Place) -> None:
-    program = f"{WAITS}\nmnspawn.spawn(wait, nprocs=2, orphan_grace=0.5)\n"
+def test_a_killed_caller_leaves_nothing(here: Place, start_method: str) -> None:
+    program = f"{WAITS}\nmnspawn.spawn(wait, nprocs=2, orphan_grace=0.5, start_method={start_method!r})\n"
     with here.start(program, env={"MARK": str(here.folder)}) as running:
         running.wait_for(lambda: running.stdout.count("ready") == 2)
         assert len(_marked(here.folder)) >= 4
@@ -177,12 +177,13 @@ async def test_errors_come_through_loops(own_home: Path) -> None:
         await mnspawn.aspawn(int, nprocs=1, hosts="127.0.0.1", transport="asyncssh", connect_timeout=5, output="none")
 
 
-def test_fifty_spawns_leave_nothing(own_home: Path) -> None:
-    mnspawn.spawn(int, nprocs=1, output="none")
+def test_fifty_spawns_leave_nothing(own_home: Path, start_method: str) -> None:
+    mnspawn.spawn(int, nprocs=1, output="none", start_method=start_method)
     folders = (own_home, Path(tempfile.gettempdir()))
     before = Snapshot.take(folders)
     for number in range(50):
-        assert mnspawn.spawn(lambda rank: rank, nprocs=1, pass_rank=True, output="none").results() == [0], number
+        spawned = mnspawn.spawn(lambda rank: rank, nprocs=1, start_method=start_method, pass_rank=True, output="none")
+        assert spawned.results() == [0], number
     after = Snapshot.take(folders)
     assert (after.fds, after.threads, after.children, after.files) == (
         before.fds,
@@ -225,6 +226,8 @@ NOTEBOOK = [
     "def fail():\n    marker = 1 / 0\ntry:\n    mnspawn.spawn(fail, nprocs=1)\n"
     "except mnspawn.ProcessRaisedException as error:\n    print('marker = 1 / 0' in str(error))",
     "print((await mnspawn.aspawn(lambda: scale, nprocs=1)).results())",
+    "def fork():\n    print('forked')\n    return scale\n"
+    "print(mnspawn.spawn(fork, nprocs=2, start_method='fork').results())",
     "print(mnspawn.launch(['echo', 'launched'], no_python=True, nproc_per_node=1).exit_status)",
 ]
 
@@ -246,4 +249,5 @@ def test_a_notebook_spawns_what_its_cells_define(here: Place) -> None:
     assert "[0, 10]" in said[1]
     assert "cell output 0" in said[1]
     assert said[2:4] == ["True\n", "[10]\n"]
-    assert said[4].splitlines() == ["launched", "0"]
+    assert said[4] == "forked\nforked\n[10, 10]\n"
+    assert said[5].splitlines() == ["launched", "0"]

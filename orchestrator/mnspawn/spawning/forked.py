@@ -97,13 +97,15 @@ class Heritage:
             with contextlib.suppress(OSError, ValueError):
                 self._stdout.reconfigure(line_buffering=True)  # who kept it still writes to it
         gc.unfreeze()
-        signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
         signal.set_wakeup_fd(-1)
         for number, handler in self._handlers.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         sys.settrace(self._tracing[0])
         sys.setprofile(self._tracing[1])
+
+    def listen(self) -> None:
+        """Let signals in that were held back since the fork."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def flush(self) -> None:
         """At a trainer's end: what was written by way of a stream that the caller had."""
@@ -142,13 +144,16 @@ class Forks:
 
     def spawn(self, argv: list[str], env: dict[str, str], workdir: str, stdout: int, stderr: int) -> int:
         """Raises spawner.SpawnError."""
-        process = self._context.Process(target=self._run, name=f"rank {env['MNSPAWN_RANK']}")
+        process = self._context.Process(target=self._live, name=f"rank {env['MNSPAWN_RANK']}")
         parent = os.getpid()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # our handlers would swallow them
         try:
             pid = os.fork()
         except OSError as error:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             raise spawner.SpawnError(f"fork: {error.strerror}") from None
         if pid:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             return pid
         status = 1
         try:
@@ -178,6 +183,10 @@ class Forks:
         if self._workdir is not None:
             os.chdir(self._workdir)
         self._heritage.give_back()
+
+    def _live(self) -> None:
+        self._heritage.listen()
+        self._run()
 
     def _call(self, process: Any) -> int:
         """The trainer's life as multiprocessing has it: its queues then know that they were forked, and are emptied."""
