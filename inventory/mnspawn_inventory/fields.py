@@ -10,7 +10,8 @@ MAX_SLOTS = 4096  # more trainers on one host is a typing error; the agent takes
 MAX_DEVICES = 4096
 TRANSPORTS = ("asyncssh", "paramiko", "openssh", "local")
 INTERFACE = re.compile(r"[A-Za-z0-9_.*-]{1,32}")
-CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+UNSPEAKABLE = re.compile(r"[\x00\ud800-\udfff]")  # NUL ends texts of the system; half a pair of UTF-16 is no letter
 
 
 def wrong(what: str, raw: object, expected: str, place: Origin | None) -> InventoryError:
@@ -132,7 +133,7 @@ def parse_devices(raw: str, place: Origin | None) -> list[int]:
 def prelude(raw: object, place: Origin | None) -> str:
     """Shell lines: one text, or a list of lines."""
     lines = list(raw) if isinstance(raw, list | tuple) else [raw]
-    if not lines or not all(isinstance(line, str) and "\0" not in line for line in lines):
+    if not lines or not all(isinstance(line, str) and not UNSPEAKABLE.search(line) for line in lines):
         raise wrong("not shell lines", raw, "text, or a list of lines", place)
     joined = "\n".join(str(line) for line in lines).strip("\n")
     if not joined.strip():
@@ -142,7 +143,7 @@ def prelude(raw: object, place: Origin | None) -> str:
 
 def scalar_text(raw: object, what: str, place: Origin | None) -> str:
     """The text of a variable or label: text as it is, numbers and booleans as they are spelled."""
-    if isinstance(raw, str) and "\0" not in raw:
+    if isinstance(raw, str) and not UNSPEAKABLE.search(raw):
         return raw
     if isinstance(raw, bool | int | float):
         return _spelled(raw)

@@ -113,7 +113,7 @@ def as_names(raw: object, document: Json, *path: object) -> list[str]:
 
 
 def _named(path: tuple[object, ...]) -> str:
-    return ".".join(str(step) for step in path if isinstance(step, str)) or "this"
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
 def _variables(raw: object, document: Json, *path: object) -> Variables:

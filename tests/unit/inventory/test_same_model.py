@@ -9,6 +9,7 @@ import pytest
 
 from mnspawn_inventory import Host, Inventory, read_inventory
 from mnspawn_inventory.allocation import find_allocation
+from mnspawn_inventory.export import export
 
 SAMPLES = Path(__file__).parents[3] / "inventory" / "samples"
 
@@ -142,17 +143,27 @@ def test_white_space_and_comments_in_hostfiles_change_nothing(name: str, way: st
     assert read_inventory(changed).hosts == read_inventory(SAMPLES / name).hosts
 
 
-def test_every_value_knows_its_file_line_and_column() -> None:
-    path = SAMPLES / "mnspawn.toml"
+@pytest.mark.parametrize("name", [name for name in FULL if not name.endswith(".sh")])
+def test_every_value_knows_its_file_line_and_column(name: str) -> None:
+    path = SAMPLES / name
+    lines = path.read_text().splitlines()
+    for host in read_inventory(path).hosts:
+        assert {field for field, _ in host.origins} >= {"name", "address", "user", "slots"}
+        for field, place in host.origins:
+            assert place.source == str(path)
+            written = lines[place.line - 1][place.column - 1 :].lstrip('"')
+            if field in ("slots", "user", "port"):
+                assert written.startswith(str(getattr(host, field)))
+
+
+def test_every_value_of_our_json_knows_its_file_line_and_column(tmp_path: Path) -> None:
+    path = tmp_path / "exported.json"
+    path.write_text(export(read_inventory(SAMPLES / "mnspawn.toml"), "json")[0])
     lines = path.read_text().splitlines()
     for host in read_inventory(path).hosts:
         for field, place in host.origins:
-            assert place.source == str(path)
-            written = lines[place.line - 1][place.column - 1 :]
-            if field == "slots":
-                assert written.startswith(str(host.slots))
-            if field == "user":
-                assert written.startswith(str(host.user))
+            written = lines[place.line - 1][place.column - 1 :].strip('",')
+            assert written == str(getattr(host, field))
 
 
 @pytest.mark.parametrize("name", [*FULL, *WITH_SLOTS, "hosts.txt", "ssh_config"])
