@@ -251,3 +251,37 @@ def test_a_notebook_spawns_what_its_cells_define(here: Place) -> None:
     assert said[2:4] == ["True\n", "[10]\n"]
     assert said[4] == "forked\nforked\n[10, 10]\n"
     assert said[5].splitlines() == ["launched", "0"]
+
+
+def test_sentinels_tell_of_ends_to_whoever_waits(place: Place) -> None:
+    program = """
+import gc
+from multiprocessing.connection import wait
+def leave(i):
+    time.sleep(0.2 if i else 0)
+def sleep():
+    time.sleep(60)
+context = mp.spawn(leave, nprocs=NPROCS, hosts=HOSTS, join=False)
+first = context.sentinels
+print(list(first.values()), [process.sentinel for process in context.processes] == list(first))
+while len(wait(list(first), 20)) < 2:
+    pass
+print([process.exitcode for process in context.processes], len(first))
+while not context.join():
+    pass
+print(first, context.sentinels is first)
+process, descriptors = context.processes[0], len(os.listdir("/proc/self/fd"))
+del context
+gc.collect()
+print(descriptors - len(os.listdir("/proc/self/fd")))
+try:
+    process.sentinel
+except ValueError as error:
+    print(error)
+late = mnspawn.spawn(sleep, nprocs=NPROCS, hosts=HOSTS, join=False)
+late.kill()
+while len(late.sentinels) and not wait(list(late.sentinels), 20) == list(late.sentinels):
+    pass
+print("killed")
+"""
+    assert place.check(program) == ("[0, 1] True\n[0, 0] 2\n{} True\n4\nthe context of this rank is gone\nkilled\n")

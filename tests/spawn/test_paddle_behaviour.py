@@ -183,3 +183,29 @@ for options in ({"backend": "nccl"}, {"backend": "bkcl"}, {"backend": "xccl"}, {
     assert "`XPU_VISIBLE_DEVICES`" in bkcl
     assert "custom device" in xccl
     assert "The selected gpu card 0 cannot found in CUDA_VISIBLE_DEVICES" in gpus
+
+
+def test_a_warning_says_that_training_is_on_cpus(place: Place) -> None:
+    program = """
+import asyncio, types, warnings
+def warned(spawn, *args, **options):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        spawn(*args, nprocs=NPROCS, hosts=HOSTS, **options)
+    return [(w.category.__name__, "CPUONLY" in str(w.message), os.path.basename(w.filename)) for w in caught]
+print(warned(mnspawn.spawn, int, backend="gloo"))
+async def awaited(*args, **options):
+    await mnspawn.aspawn(*args, **options)
+print(warned(lambda *args, **options: asyncio.run(awaited(*args, **options)), int, backend="gloo"))
+print(warned(mnspawn.spawn, int), warned(mp.spawn, abs))
+sys.modules["paddle"] = types.SimpleNamespace(device=types.SimpleNamespace(get_device=lambda: "cpu"))
+print(len(warned(mnspawn.spawn, int)), len(warned(mp.spawn, abs)))
+warnings.simplefilter("error")
+try:
+    mnspawn.spawn(print, ("started",), nprocs=NPROCS, hosts=HOSTS, backend="gloo")
+except UserWarning as warning:
+    print("nothing started")
+"""
+    said = place.check(program).splitlines()
+    assert said[0] == said[1] == "[('UserWarning', True, 'program.py')]"
+    assert said[2:] == ["[] []", "1 0" if place.hosts is None else "0 0", "nothing started"]

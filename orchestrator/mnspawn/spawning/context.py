@@ -28,6 +28,7 @@ class SpawnContext:
     Attributes:
         processes: a SpawnedProcess per rank.
         return_queues, error_queues: per rank, as Paddle has them.
+        sentinels: rank by descriptor, less the ranks that `join` has seen end, as both have them.
     """
 
     def __init__(self, run: Background, watcher: Watcher, wording: outcomes.Wording, *, stops_on_failure: bool) -> None:
@@ -38,7 +39,9 @@ class SpawnContext:
         self._stops_on_failure = stops_on_failure
         self._grace = run.grace
         weakref.finalize(self, watcher.spill.close)  # results that nobody took
+        weakref.finalize(self, watcher.sentinels.close)
         self._joined: set[int] = set()
+        self._sentinels: dict[int, int] | None = None
         self._returns_taken: set[int] = set()
         self._errors_taken: set[int] = set()
         self._results: dict[int, Any] = {}
@@ -60,6 +63,16 @@ class SpawnContext:
     @property
     def error_queues(self) -> list[Any]:
         return [error_queue(self, process.rank, self._errors_taken) for process in self.processes]
+
+    @property
+    def sentinels(self) -> dict[int, int]:
+        if self._sentinels is None:
+            waited_for = [process.rank for process in self.processes if process.rank not in self._joined]
+            self._sentinels = {self.sentinel_of(rank): rank for rank in waited_for}
+        return self._sentinels
+
+    def sentinel_of(self, rank: int) -> int:
+        return self._watcher.sentinels.of(rank)
 
     def pids(self) -> list[int]:
         """Of all ranks, each as its host numbers it."""
@@ -110,6 +123,8 @@ class SpawnContext:
             self._stop_others(grace_period)
             deadline = None
         self._joined = {process.rank for process in self.processes if process.exitcode is not None}
+        for rank in self._joined if self._sentinels else ():
+            self.sentinels.pop(self.sentinel_of(rank), None)
         if len(self._joined) == len(self.processes):
             self._wait(lambda: self._watcher.is_over, deadline)
         if not self._watcher.is_over:

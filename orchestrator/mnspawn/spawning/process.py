@@ -22,6 +22,8 @@ class Owner(Protocol):
 
     def is_over(self, rank: int) -> bool: ...
 
+    def sentinel_of(self, rank: int) -> int: ...
+
     def raise_error(self) -> None: ...
 
 
@@ -46,6 +48,18 @@ class SpawnedProcess:
     @property
     def name(self) -> str:
         return f"rank {self.rank}"
+
+    @property
+    def sentinel(self) -> int:
+        """A descriptor that is readable once this rank has ended, for as long as there is the context.
+
+        Raises:
+            ValueError: it is gone.
+        """
+        owner = self._owner()
+        if owner is None:
+            raise ValueError("the context of this rank is gone")
+        return owner.sentinel_of(self.rank)
 
     def is_alive(self) -> bool:
         owner = self._owner()

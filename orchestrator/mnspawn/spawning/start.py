@@ -1,5 +1,7 @@
 """Starts a function on every rank: from the arguments of a spawn to its context."""
 
+import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -90,8 +92,6 @@ def request_of(
     stops_on_failure: bool,
 ) -> RunRequest:
     """The run of a function as the engine takes it."""
-    import sys
-
     name = getattr(func, "__qualname__", type(func).__qualname__)
     request = compose.request_of(asked.settings, Program("function", name), asked.hosts)
     is_copied = asked.start_method == "fork"
@@ -143,6 +143,7 @@ def spawn(
         ProcessRaisedException, ProcessExitedException, HostLost: a rank failed; all others were stopped before.
     """
     asked = options.read(nprocs, hosts, given)
+    _warn_of_cpus(asked)
     if asked.print_config:
         print("\n".join(options.print_all(asked)))  # noqa: T201 - what the option asks for
     context = start(
@@ -161,6 +162,19 @@ def spawn(
     return context
 
 
+def _warn_of_cpus(asked: options.Asked) -> None:
+    """As Paddle does: CPUs were asked for, or here it knows nothing else. Who never imported it is spared."""
+    paddle = sys.modules.get("paddle")
+    is_found = asked.is_here and asked.backend == "auto" and hasattr(paddle, "device")
+    if asked.backend == "gloo" or (is_found and "cpu" in str(paddle.device.get_device())):  # type: ignore[union-attr]
+        warnings.warn(
+            "the processes train in CPUONLY mode (backend gloo)"
+            + (", as asked for" if asked.backend == "gloo" else ": Paddle has no accelerator here"),
+            UserWarning,
+            stacklevel=3,
+        )
+
+
 async def aspawn(
     func: Callable[..., Any],
     args: Iterable[Any] = (),
@@ -174,6 +188,7 @@ async def aspawn(
 ) -> SpawnContext:
     """`spawn` for asyncio: the caller's loop runs on. A cancellation stops all ranks, then goes on its way."""
     asked = options.read(nprocs, hosts, given, "mnspawn.aspawn")
+    _warn_of_cpus(asked)
     context = start(
         func,
         args,

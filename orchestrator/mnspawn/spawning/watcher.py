@@ -17,6 +17,7 @@ from ..events import (
 )
 from . import records
 from .process import Owner, SpawnedProcess
+from .sentinels import Sentinels
 from .spill import Spill
 
 
@@ -33,6 +34,7 @@ class Watcher:
         self.changed = threading.Condition()
         self.processes: list[SpawnedProcess] = []
         self.spill = Spill()
+        self.sentinels = Sentinels()
         self.raised: dict[int, records.Raised] = {}
         self.statuses: dict[int, int] = {}
         self.damaged: dict[int, str] = {}
@@ -82,6 +84,8 @@ class Watcher:
     def end(self) -> None:
         """The run has ended and its thread is about to."""
         self.is_over = True
+        for process in self.processes:
+            self.sentinels.end(process.rank)
         self._notify()
 
     def on_event(self, event: Event) -> None:
@@ -123,6 +127,7 @@ class Watcher:
         process = self.processes[event.rank]
         process.pid, process.stopped = event.pid, event.stopped
         process.exitcode = event.code
+        self.sentinels.end(event.rank)
         if (event.code != 0 or not self.has_returned(event.rank)) and not event.stopped:
             self.has_failed = True
             self._on_failure(process)
