@@ -126,16 +126,14 @@ def only(inventory: Inventory, hosts: Sequence[Host]) -> Inventory:
 
 def to_ansible(inventory: Inventory) -> str:
     """A YAML inventory: hosts and their variables under `all`, groups as lists of names below it."""
-    import yaml  # late: only this export needs it
+    from mnspawn_inventory.formats.yaml_nodes import dump  # late: only this export needs it
 
     hosts: dict[str, object] = {_ansible_name(host.name): _ansible_variables(host) or None for host in inventory.hosts}
     everything: dict[str, object] = {"hosts": hosts}
     children = {group.name: _ansible_group(group, inventory) for group in inventory.groups}
     if children:
         everything["children"] = children
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text: str = yaml.dump({"all": everything}, Dumper=dumper, sort_keys=False, allow_unicode=True, width=1 << 20)
-    return text.replace(": null\n", ":\n")
+    return dump({"all": everything})
 
 
 def _ansible_name(name: str) -> str:

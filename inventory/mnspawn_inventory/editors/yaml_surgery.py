@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.formats.yaml_nodes import dump
 
 COLON = re.compile(r"[ \t]*:")
 ALIAS = re.compile(r"\s*:\s*\*[^\s,\]}]+")
@@ -179,7 +180,7 @@ def plain(wanted: Mapping[str, object]) -> dict[str, object]:
 
 def flow(value: object) -> str:
     """A value on one line, as it may stand between braces."""
-    return _dump([value])[1:-1]
+    return dump([value], flow_style=True).strip()[1:-1]
 
 
 def block(wanted: Mapping[str, object], indent: int) -> str:
@@ -194,10 +195,3 @@ def block(wanted: Mapping[str, object], indent: int) -> str:
         else:
             lines.append(f"{head}: {flow(value)}")
     return "\n".join(lines)
-
-
-def _dump(value: object) -> str:
-    import yaml  # late: only these edits need it
-
-    text: str = yaml.safe_dump(value, default_flow_style=True, width=1 << 30, allow_unicode=True, sort_keys=False)
-    return text.strip()

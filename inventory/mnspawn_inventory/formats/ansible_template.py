@@ -16,6 +16,12 @@ ENV = re.compile(r"(?:lookup|query|q)\(\s*['\"](?:ansible\.builtin\.)?env['\"]\s
 MAX_DEPTH = 20  # templates in templates; more is a circle
 
 
+class Literal(str):
+    """Text in which braces are no templates (`!unsafe`)."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Opaque:
     """A tagged value (`!vault`) that only Ansible can read."""
@@ -38,6 +44,8 @@ def _render(value: object, place: Origin | None, variables: Variables, depth: in
         return {key: _render(item, place, variables, depth) for key, item in value.items()}
     if isinstance(value, list):
         return [_render(item, place, variables, depth) for item in value]
+    if isinstance(value, Literal):
+        return str(value)
     if not isinstance(value, str) or ("{{" not in value and "{%" not in value):
         return value
     whole = TEMPLATE.fullmatch(value.strip())

@@ -18,6 +18,9 @@ def is_own(document: Json) -> bool:
 
 def read(document: Json, draft: Draft) -> None:
     """Read hosts and groups into the draft."""
+    for index, item in enumerate(_items(document, "groups")):  # in the order of this list
+        table = as_object(item, document, "groups", index)
+        draft.group(_name(table, document, "group", index), document.places.value("groups", index, "name"))
     for index, item in enumerate(_items(document, "hosts")):
         _host(as_object(item, document, "hosts", index), draft, document, index)
     for index, item in enumerate(_items(document, "groups")):

@@ -15,6 +15,7 @@ from mnspawn_inventory.text import Line, Text, Word, read_text
 
 KEYWORD = re.compile(r"\s*([A-Za-z][A-Za-z0-9]*)(?:\s*=\s*|\s+|\s*$)")
 ARGUMENT = re.compile(r'"([^"]*)"|(\S+)')
+TOKEN = re.compile(r"%(.?)")
 TAKEN = {"hostname": "address", "user": "user", "port": "port", "proxyjump": "jump"}
 MAX_INCLUDES = 16  # readconf.c, READCONF_MAX_DEPTH
 
@@ -85,14 +86,22 @@ def _take(alias: str, blocks: list[_Block], draft: Draft, place: Origin) -> None
     for keyword, target in TAKEN.items():
         if keyword in found:
             word = found[keyword]
-            expanded = word.text.replace("%h", alias).replace("%n", alias).replace("%%", "%")
-            if "%" not in expanded or target == "address":
-                values.set(target, expanded, word.place)
+            expanded = _expanded(word.text, {"h": alias, "n": alias})
+            if expanded is not None or target == "address":
+                values.set(target, word.text if expanded is None else expanded, word.place)
     if len(identities) == 1 and identities[0].text.lower() != "none":
         address = values.get("address")
-        path = identities[0].text.replace("%d", "~").replace("%h", str(address or alias)).replace("%n", alias)
-        if "%" not in path:  # other tokens are known only when connecting
+        path = _expanded(identities[0].text, {"d": "~", "h": str(address or alias), "n": alias})
+        if path is not None:
             values.set("identity", path, identities[0].place)
+
+
+def _expanded(text: str, tokens: dict[str, str]) -> str | None:
+    """The text with its tokens replaced; None when there are others, which are known only when connecting."""
+    known = {"%": "%", **tokens}
+    if any(match[1] not in known for match in TOKEN.finditer(text)):
+        return None
+    return TOKEN.sub(lambda match: known[match[1]], text)
 
 
 def _read(text: Text, file: _File, outer: Condition, depth: int) -> None:

@@ -1,9 +1,10 @@
 """YAML with places: a document as nodes that know their line and column. Values are built by PyYAML's safe rules."""
 
+import functools
 from typing import Any
 
 from mnspawn_inventory.errors import InventoryError, Origin
-from mnspawn_inventory.formats.ansible_template import Opaque
+from mnspawn_inventory.formats.ansible_template import Literal, Opaque
 from mnspawn_inventory.text import Text
 
 MAX_NODES = 1_000_000  # aliases of aliases ("billion laughs") grow beyond all memory
@@ -33,6 +34,33 @@ def compose(text: Text) -> Any:
         raise InventoryError(f"not valid YAML: {str(exc).splitlines()[0]}", place=Origin(text.source)) from None
     except RecursionError:
         raise InventoryError("not valid YAML: nested too deeply", place=Origin(text.source)) from None
+
+
+def dump(value: object, *, flow_style: bool = False) -> str:
+    """A value as YAML for Ansible: text that looks like a template is marked as none (`!unsafe`), null is nothing."""
+    import yaml
+
+    text: str = yaml.dump(
+        value, Dumper=_dumper(), default_flow_style=flow_style, width=1 << 30, allow_unicode=True, sort_keys=False
+    )
+    return text
+
+
+@functools.cache
+def _dumper() -> Any:
+    import yaml
+
+    class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # found at run time
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    def represent(dumper: Any, text: str) -> Any:
+        is_template = "{{" in text or "{%" in text
+        return dumper.represent_scalar("!unsafe", text, "'") if is_template else dumper.represent_str(text)
+
+    Dumper.add_representer(str, represent)
+    Dumper.add_representer(type(None), lambda dumper, _: dumper.represent_scalar("tag:yaml.org,2002:null", ""))
+    return Dumper
 
 
 class Builder:
@@ -109,4 +137,4 @@ class Builder:
 
     def _text_of_unsafe(self, node: Any) -> object:
         """`!unsafe` is Ansible's mark for text without templates; all other tags are opaque."""
-        return node.value if node.tag == "!unsafe" and isinstance(node.value, str) else Opaque(node.tag)
+        return Literal(node.value) if node.tag == "!unsafe" and isinstance(node.value, str) else Opaque(node.tag)
