@@ -198,7 +198,7 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
         "ranks": _list_of(_is_count, MAX_RANKS),
         "python": _or_none(_is_text),
         "command": _or_none(_is_text),
-        "files": _list_of(_is_file, 64),
+        "files": _list_of(_is_file, 4096),
         "has_results": _is_bool,
         "workdir": _is_text,
         "is_workdir_required": _is_bool,
