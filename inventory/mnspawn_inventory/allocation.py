@@ -71,7 +71,8 @@ def nodelist(text: str, place: Origin) -> list[str]:
     for index, char in enumerate(text + ","):
         depth += {"[": 1, "]": -1}.get(char, 0)
         if char == "," and (depth <= 0 or index == len(text)):
-            found.extend(names.check_host(name, place) for name in nodeset.expand(text[start:index], place))
+            here = place.moved(start)
+            found.extend(names.check_host(name, here) for name in nodeset.expand(text[start:index], here))
             start = index + 1
     return found
 
@@ -154,11 +155,14 @@ def add_addresses(text: str, draft: Draft, place: Origin) -> None:
 
     The addresses are those of the data network: endpoints have them literally.
     """
+    shift = 0
     for piece in text.split(","):
-        name = names.check_host(piece.strip(), place)
+        here = place.moved(shift + len(piece) - len(piece.lstrip()))
+        shift += len(piece) + 1
+        name = names.check_host(piece.strip(), here)
         if draft.has_host(name):
-            raise InventoryError("a host is named twice", place=place, found=name, expected="each host once")
-        draft.host(name, place).set("data_address", name, place)
+            raise InventoryError("a host is named twice", place=here, found=name, expected="each host once")
+        draft.host(name, here).set("data_address", name, here)
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:

@@ -182,15 +182,14 @@ def _read_folder(draft: Draft, folder: Path, shown: str) -> None:
 
 
 def _read_list(draft: Draft, text: "Text") -> None:
-    """A Slurm node list or Paddle's list of addresses, in a file."""
+    """Slurm node lists or Paddle's lists of addresses, in a file."""
     from mnspawn_inventory.allocation import add_addresses, nodelist
 
-    place = Origin(text.source)
-    content = text.content.strip()
-    if not content:
-        return
-    if draft.format == "ips":
-        add_addresses(content, draft, place)
-        return
-    for name in nodelist(content, place):
-        draft.host(name, place)
+    for line in text.lines():
+        content = line.text.strip()
+        place = line.place(len(line.text) - len(line.text.lstrip()))
+        if content and draft.format == "ips":
+            add_addresses(content, draft, place)
+        elif content:
+            for name in nodelist(content, place):
+                draft.host(name, place)

@@ -83,6 +83,9 @@ class _Reader:
         settings = [_setting(word, self.rules) for word in words[1:]]
         user, found, port, slots = _host(words[0], self.rules, any(key == "slots" for key, _, _, _ in settings))
         most = next((raw for key, _, raw, _ in settings if key in MOST), None)
+        for key, _, raw, place in settings:
+            if key in MOST:
+                fields.slots(raw, place)
         if slots is None and most is not None and not any(field == "slots" for _, field, _, _ in settings):
             slots = most
         for name in found:
@@ -104,8 +107,6 @@ class _Reader:
                         raise fields.wrong("more slots than the most", raw, f"at most {most}", place)
                 elif field:
                     values.set(field, raw, place)
-                elif key in MOST:
-                    fields.slots(raw, place)
 
     def count_up(self) -> None:
         """Where a line more means a slot more, give each host its number."""

@@ -56,6 +56,9 @@ BAD: list[tuple[str, str | bytes, tuple[int, int] | None, str]] = [
     ("hostfile", b"a\nb\x00c\n", (2, 2), "\x00"),
     ("hostfile", b"\x1b[31ma\n", (1, 1), "\x1b"),
     ("hostfile.openmpi", "a slots=2\na slots=3\n", (2, 9), "3"),
+    ("hostfile.openmpi", "a slots=2 max_slots=3x\n", (1, 21), "3x"),
+    ("hostfile.openmpi", "a slots = 2 max_slots==3\n", (1, 23), "=3"),
+    ("hostfile", "a max-slots=0\n", (1, 13), "0"),
     ("hostfile.deepspeed", "a slots=2 max_slots=3\n", (1, 11), "max_slots"),
     ("machinefile", "a:2 foo=1\n", (1, 5), "foo"),
     ("x.nodefile", "a b\n", (1, 3), "b"),
@@ -198,6 +201,30 @@ def test_a_bad_file_is_told_with_place_found_and_expected(
         or "not valid" in error.message
         or "is UTF-16" in str(error)
     )
+
+
+@pytest.mark.parametrize(
+    ("format_name", "content", "at", "found"),
+    [
+        ("slurm", "gpu[01-03],\u00fc", (1, 12), "\u00fc"),
+        ("slurm", "\n  a,gpu[3-1]\n", (2, 9), "3-1"),
+        ("slurm", "a,b]", (1, 4), "b]"),
+        ("ips", "10.0.0.1, 10.0.0.2 ,10.0.0.1\n", (1, 21), "10.0.0.1"),
+        ("ips", "10.0.0.1,, 10.0.0.2", (1, 10), ""),
+        ("ips", "\n a\n b;c", (3, 2), "b;c"),
+    ],
+)
+def test_a_list_in_a_file_is_told_with_its_place(
+    format_name: str, content: str, at: tuple[int, int] | None, found: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "list"
+    path.write_text(content)
+    with pytest.raises(InventoryError) as raised:
+        read_inventory(path, format_name)
+    place = raised.value.place
+    assert place is not None
+    assert at is None or (place.line, place.column) == at
+    assert raised.value.found == found
 
 
 def test_the_corpus_is_large_enough() -> None:
