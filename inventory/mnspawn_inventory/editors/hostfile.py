@@ -1,21 +1,23 @@
 """Changes to hostfiles that keep every comment and every other line: add, set, remove. Text to text, no I/O."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 from mnspawn_inventory import nodeset
 from mnspawn_inventory.draft import Draft
-from mnspawn_inventory.editors.base import Asked, Document, Settings
-from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.editors.base import Asked, Document, Settings, wanted_of
 from mnspawn_inventory.formats import hostfile
 from mnspawn_inventory.model import Host
+from mnspawn_inventory.names import split_port
 from mnspawn_inventory.text import Text
 
 # what each tool understands of what we could write
 HELD = {"openmpi": ("slots", "user"), "deepspeed": ("slots", "user"), "horovod": ("slots",), "mpich": ("slots", "user")}
-FIRST_WORD = re.compile(r"(\s*)(\S+)(.*)", re.DOTALL)
-WRITTEN = {key: re.compile(rf"\s+{key}\s*=\s*\S+") for key in ("slots", "user", "port")}
+FIRST_WORD = re.compile(r"(\s*)([^\s#]*)(.*)", re.DOTALL)
+# how a line may say what we change, in the words of all dialects
+WORDS = {"slots": "slots|count|cpu", "user": "user|username", "port": "port"}
+WRITTEN = {field: re.compile(rf"(\s+(?:{words})\s*=\s*)\S+") for field, words in WORDS.items()}
 
 
 class HostfileDocument(Document):
@@ -36,51 +38,47 @@ class HostfileDocument(Document):
         self._lines += [self._line(name, settings) for one in asked for name, settings in one.each()]
 
     def _set_hosts(self, asked: Sequence[Asked]) -> None:
-        wanted = {name: settings for one in asked for name, settings in one.each()}
-        said = {host.name: host for host in self.inventory.hosts}
-        seen: set[str] = set()
-        for index, (prefix, word, rest) in self._host_lines():
-            here = self._names_of(index)
-            if not wanted.keys() & set(here):
-                continue
-            if len(here) > 1 and not set(here) <= wanted.keys():
-                raise InventoryError(
-                    "the line speaks of several hosts",
-                    place=Origin(self.source, index + 1),
-                    found=word,
-                    expected="one host",
-                    hint="give each its own line: mnspawn inventory remove and add do it",
-                )
-            if here[0] in seen and "slots" in wanted[here[0]]:  # its first line has all of its slots now
-                self._lines[index] = prefix + rest[rest.index("#") :] if "#" in rest else ""
-                continue
-            seen.update(here)
-            self._lines[index] = prefix + self._changed(word, rest, said[here[0]], wanted[here[0]])
+        wanted = wanted_of(asked)
+        for index, (_, _, hosts) in self._hosts_of_lines():
+            here = {host.name for host in hosts}
+            if len(hosts) > 1 and here & wanted.keys() and not _is_one(here, wanted):
+                self._put_apart(index, [host.name for host in hosts])
+        lines = self._hosts_of_lines()
+        first = {hosts[0].name: index for index, (_, _, hosts) in lines}
+        for index, (prefix, word, hosts) in lines:
+            name = hosts[0].name
+            rest = self._lines[index][len(prefix + word) :]
+            if name in wanted and "slots" in wanted[name] and index > first[name]:  # the first line has all slots then
+                self._lines[index : index + 1] = [prefix + rest[rest.index("#") :]] if "#" in rest else []
+            elif name in wanted:
+                self._lines[index] = prefix + self._changed(word, rest, hosts[0], wanted[name])
 
     def _remove_hosts(self, gone: Collection[str]) -> None:
         """Take lines away; a range is replaced by what is left of it."""
-        for index, (prefix, word, rest) in reversed(list(self._host_lines())):
-            here = self._names_of(index)
-            left = [name for name in here if name not in gone]
-            if left == here:
-                continue
-            pattern = word.rpartition("@")[2].rpartition("]")[0] + "]" if len(here) > 1 else ""
-            self._lines[index : index + 1] = [f"{prefix}{word.replace(pattern, name)}{rest}" for name in left]
+        for index, (_, _, hosts) in self._hosts_of_lines():
+            left = [host.name for host in hosts if host.name not in gone]
+            if len(left) < len(hosts):
+                self._put_apart(index, left)
 
-    def _host_lines(self) -> list[tuple[int, tuple[str, str, str]]]:
-        """Number, indent, first word and rest of each line that names a host."""
+    def _put_apart(self, index: int, names: Sequence[str]) -> None:
+        """Give each host of a range a line of its own."""
+        prefix, word, rest = _taken_apart(self._lines[index])
+        user, at, address = word.rpartition("@")
+        pattern, number = split_port(address)
+        behind = "" if number is None else f":{number}"
+        heads = [word] if len(names) == 1 and pattern == names[0] else [f"{user}{at}{name}{behind}" for name in names]
+        self._lines[index : index + 1] = [f"{prefix}{head}{rest}" for head in heads]
+
+    def _hosts_of_lines(self) -> list[tuple[int, tuple[str, str, list[Host]]]]:
+        """Number, indent, first word and hosts of each line that names some, the last line first."""
         found = []
         for index, line in enumerate(self._lines):
-            match = FIRST_WORD.fullmatch(line)
-            if match and not match[2].startswith("#"):
-                word, comment, more = match[2].partition("#")
-                found.append((index, (match[1], word, comment + more + match[3])))
-        return found
-
-    def _names_of(self, index: int) -> list[str]:
-        draft = Draft(self.source, self.format)
-        hostfile.read(Text(self.source, self._lines[index]), draft, self.format)
-        return [host.name for host in draft.finish().hosts]
+            prefix, word, _ = _taken_apart(line)
+            if word:
+                draft = Draft(self.source, self.format)
+                hostfile.read(Text(self.source, line), draft, self.format)
+                found.append((index, (prefix, word, list(draft.finish().hosts))))
+        return found[::-1]
 
     def _line(self, name: str, settings: Settings) -> str:
         user, port, slots = (settings.get(key) for key in ("user", "port", "slots"))
@@ -98,15 +96,28 @@ class HostfileDocument(Document):
         body, hash_sign, comment = rest.partition("#")
         for key, pattern in WRITTEN.items():
             if pattern.search(body):
-                body = pattern.sub("" if said[key] is None else f" {key}={said[key]}", body, count=1)
+                body = pattern.sub("" if said[key] is None else rf"\g<1>{said[key]}", body, count=1)
                 said[key] = None
         if nodeset.has_range(word):
-            if settings.keys() - {"slots"}:
-                raise self.refused("another user or port for a range")
+            user, at, address = word.rpartition("@")
+            if host.port is None:  # what is behind its colon are slots
+                word = f"{user}{at}{split_port(address)[0]}"
             name = word if said["slots"] is None else f"{word} slots={said['slots']}"
         else:
             name = self._line(host.name, said)
         return f"{name}{body}{hash_sign}{comment}"
+
+
+def _taken_apart(line: str) -> tuple[str, str, str]:
+    """Indent, first word and the rest; there is no word in a line that names no host."""
+    match = FIRST_WORD.fullmatch(line)
+    assert match is not None  # all of its parts may be empty
+    return match[1], match[2], match[3]
+
+
+def _is_one(names: Collection[str], wanted: Mapping[str, Settings]) -> bool:
+    """Whether the hosts of a range all get the same slots, so that the range may stay."""
+    return all(name in wanted and wanted[name].keys() <= {"slots"} for name in names)
 
 
 class NodeFileDocument(Document):

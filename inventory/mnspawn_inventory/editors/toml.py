@@ -9,7 +9,7 @@ from mnspawn_inventory.editors.toml_surgery import comments_of, cut_tables, inse
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats import OWN, own
 from mnspawn_inventory.model import Group, Inventory
-from mnspawn_inventory.said import settings_of
+from mnspawn_inventory.said import own_hosts, settings_of
 from mnspawn_inventory.toml_text import RANGED, HostRun, group_settings, patterns, table_text, toml_key
 
 
@@ -81,7 +81,8 @@ class TomlDocument(Document):
                 self._update(tables[one.target], one.settings)
                 continue
             for name, settings in one.each():
-                self._update(self._host_table(name), settings)
+                if name in tables or any(value is not None for value in settings.values()):
+                    self._update(self._host_table(name), settings)
 
     def _set_group(self, name: str, settings: Settings) -> None:
         self._update(self._group_table(name), settings)
@@ -154,6 +155,12 @@ class TomlDocument(Document):
                 members[index] = shortened(left)
 
     def _remove_group(self, name: str) -> None:
+        """Take a group away everywhere; its hosts stay, in tables of their own where nothing else names them."""
+        members = {group.name: own_hosts(group, self.inventory) for group in self.inventory.groups}
+        others = {host for group, hosts in members.items() if group != name for host in hosts}
+        alone = [one for host in members.get(name, []) if host not in others for one in self._uncovered(host)]
+        if alone:
+            self._put_hosts([(pattern, {}) for pattern in patterns(alone)], as_tables=True)
         if name in self._tables("groups"):
             self._cut("groups", [name])
         for group in self._tables("groups").values():
@@ -174,22 +181,26 @@ class TomlDocument(Document):
 
     def _host_table(self, name: str) -> Any:
         if name not in self._tables("hosts"):
-            self._put_hosts([*((pattern, {}) for pattern in patterns(self._before_without_table(name))), (name, {})])
+            *before, _ = self._uncovered(name) or [name]
+            self._put_hosts([*((pattern, {}) for pattern in patterns(before)), (name, {})], as_tables=True)
         return self._tables("hosts")[name]
 
-    def _before_without_table(self, name: str) -> list[str]:
-        """The hosts before one that only groups name, as it is: a table for it alone would move it before them."""
+    def _uncovered(self, name: str) -> list[str]:
+        """A host that only groups name, behind those like it before it: a table for it alone would change the order."""
         if self._covered is None:
             keys = [str(key) for key in self._root.get("hosts", [])]
             self._covered = {one for key in keys for one in own.expand(key, None)}
-        before: list[str] = []
-        for host in self.inventory.hosts if name not in self._covered else ():
+            self._waiting = iter(self.inventory.hosts)
+        if name in self._covered:
+            return []
+        found: list[str] = []
+        for host in self._waiting:  # goes on where it stopped the last time
+            if host.name not in self._covered:
+                found.append(host.name)
             if host.name == name:
                 break
-            if host.name not in self._covered:
-                before.append(host.name)
-        self._covered.update(before, [name])
-        return before
+        self._covered.update(found)
+        return found
 
     def _group_table(self, name: str) -> Any:
         tables = self._tables("groups")
@@ -201,9 +212,9 @@ class TomlDocument(Document):
             self._put("groups", [(name, {})])
         return self._tables("groups")[name]
 
-    def _put_hosts(self, new: Sequence[tuple[str, Settings]]) -> None:
+    def _put_hosts(self, new: Sequence[tuple[str, Settings]], *, as_tables: bool = False) -> None:
         hosts = self._root.get("hosts")
-        if isinstance(hosts, list) and not any(settings for _, settings in new):
+        if isinstance(hosts, list) and not as_tables and not any(settings for _, settings in new):
             hosts.extend(pattern for pattern, _ in new)
             return
         if isinstance(hosts, list):  # the short form can't hold settings: every host gets a table

@@ -100,7 +100,7 @@ class _Reader:
                 values.set("port", port, words[0].place)
             if slots is not None:
                 self._count(name, slots, words[0].place)
-            for key, field, raw, place in settings:
+            for _, field, raw, place in settings:
                 if field == "slots":
                     self._count(name, raw, place)
                     if most is not None and fields.slots(raw, place) > int(most):

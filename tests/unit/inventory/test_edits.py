@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mnspawn_inventory import Inventory, InventoryError, read_inventory
 from mnspawn_inventory.assign import parse_settings
+from mnspawn_inventory.editors import open_document
 from mnspawn_inventory.editors.hostfile import HostfileDocument
 from mnspawn_inventory.editors.toml import TomlDocument, shortened
 from mnspawn_inventory.formats.own import expand
@@ -313,14 +314,80 @@ def test_hostfiles_are_edited_line_by_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("format_name", "text", "targets", "words", "expected"),
+    [
+        (
+            "hostfile",
+            "n[1-3]-ib slots=8 # r\n",
+            ["n2-ib"],
+            ["slots=4"],
+            "n1-ib slots=8 # r\nn2-ib slots=4 # r\nn3-ib slots=8 # r\n",
+        ),
+        ("hostfile", "n[1-2]:2\n", ["n[1-2]"], ["slots=3"], "n[1-2] slots=3\n"),
+        ("hostfile", "n[1-2]:2\n", ["n1"], ["user=u"], "u@n1 slots=2\nn2:2\n"),
+        ("openmpi", "a slots = 2 max_slots=4 # x\n", ["a"], ["slots=3"], "a slots = 3 max_slots=4 # x\n"),
+        ("openmpi", "a username=x\n", ["a"], ["user=y"], "a username=y\n"),
+        ("openmpi", "b\na\nb # again\nb\n", ["b"], ["slots=4"], "b slots=4\na\n# again\n"),
+        ("openmpi", "b\nb\n", ["b"], ["user=u"], "u@b\nu@b\n"),
+        ("mpich", "a:2 ifname=ib0\na # x\n", ["a"], ["slots=4"], "a:4 ifname=ib0\n# x\n"),
+        ("mpich", "a:2 ifname=ib0\na\n", ["a"], ["user=u"], "a:2 user=u ifname=ib0\na user=u\n"),
+        ("horovod", "a:2\n", ["a"], ["slots=4"], "a slots=4\n"),
+        ("pbs", "a\nb # x\na\n", ["a"], ["slots=1"], "a\nb # x\n"),
+        ("pbs", "a\nb # x\nb\n", ["b"], ["slots=3"], "a\nb # x\nb\nb\n"),
+    ],
+)
+def test_each_dialect_of_hostfiles_is_edited_in_its_own_words(
+    format_name: str, text: str, targets: list[str], words: list[str], expected: str
+) -> None:
+    edited = open_document(text, "hosts", format_name)
+    edited.set(targets, parse_settings(words))
+    assert edited.text() == expected
+
+
+def test_a_short_list_gets_tables_when_one_of_its_hosts_gets_a_setting() -> None:
+    edited = TomlDocument('hosts = ["a", "b[1-3]"] # mine\n', "i.toml")
+    edited.set(["b2"], {"port": 5})
+    text = edited.text()
+    assert [(host.name, host.port) for host in read(text, "").hosts] == [
+        ("a", None),
+        ("b1", None),
+        ("b2", 5),
+        ("b3", None),
+    ]
+    assert "# mine" in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[hosts.a]\n[groups.g]\nhosts = ['c', 'd[1-3]']\n",
+        "hosts = ['a']\n[groups]\ng = ['c', 'd[1-3]']\n",
+        "[hosts.a]\n[groups.h]\nhosts = ['c']\n[groups.g]\nhosts = ['d[1-3]']\n",
+    ],
+)
+def test_a_group_goes_and_its_hosts_stay(text: str) -> None:
+    edited = TomlDocument(text, "i.toml")
+    edited.remove(["@g"])
+    assert hosts(edited.text()) == ["a", "c", "d1", "d2", "d3"]
+    assert "g" not in {group.name for group in read(edited.text(), "").groups}
+
+
+@pytest.mark.parametrize("name", ["c", "d1", "d2", "d3"])
+def test_hosts_that_only_groups_name_stay_in_order_when_they_get_settings(name: str) -> None:
+    text = "[hosts.a]\n[groups.g]\nhosts = ['c', 'd[1-3]']\n"
+    edited = TomlDocument(text, "i.toml")
+    edited.set([name, "d3"], {"port": 5})
+    assert hosts(edited.text()) == hosts(text)
+
+
+@pytest.mark.parametrize(
     "work",
     [
         lambda edited: edited.add(["a"], {}),
         lambda edited: edited.add(["x"], {"address": "10.0.0.1"}),
         lambda edited: edited.add(["x"], {}, ["group"]),
         lambda edited: edited.set(["x"], {"slots": 1}),
-        lambda edited: edited.set(["gpu1"], {"slots": 1}),
-        lambda edited: edited.set(["gpu[1-3]"], {"user": "u"}),
+        lambda edited: edited.set(["gpu4"], {"slots": 1}),
         lambda edited: edited.set(["a"], {"workdir": "/"}),
         lambda edited: edited.remove(["x"]),
     ],
