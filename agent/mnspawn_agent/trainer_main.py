@@ -134,7 +134,10 @@ def run_rank(loaded: Loaded) -> None:
     except BaseException as error:  # noqa: BLE001 - it goes to the caller, with all that can be said of it
         report(results, error, loaded.picklers)
         sys.exit(1)
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except (AttributeError, ValueError, OSError):
+        pass  # the function closed it, or set it to None; what the disk does not take is told at the exit
     if loaded.job["wants_result"]:
         give_back(results, outcome, loaded.picklers)
     else:

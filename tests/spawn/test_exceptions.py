@@ -219,3 +219,48 @@ except mnspawn.ProcessRaisedException as error:
     print(error.text)
 """
     assert "No module named 'hatchling'" in across.check(program)
+
+
+def test_results_and_exceptions_leave_the_callers_classes_as_they_are(place: Place, start_method: str) -> None:
+    program = f"""
+import enum
+class Colour(enum.Enum):
+    RED = 1
+class Mine(Exception):
+    count, log = 0, []
+    def method(self):
+        return "original"
+def make(rank):
+    Mine.count += 1
+    if rank:
+        raise Mine("raised")
+    return Mine("returned"), Colour.RED
+context = mnspawn.spawn(make, nprocs=NPROCS, hosts=HOSTS, join=False, pass_rank=True, start_method={start_method!r})
+method, log = Mine.method, Mine.log
+Mine.count, Mine.more = 7, True
+log.append("kept")
+result, colour = context.result(0)
+try:
+    context.results()
+except mnspawn.ProcessRaisedException as error:
+    print(type(result) is type(error.__cause__) is Mine, colour is Colour.RED, result.args, error.__cause__.args)
+print(Mine.count, Mine.more, Mine.log is log, log, Mine.method is method)
+"""
+    assert place.check(program) == ("True True ('returned',) ('raised',)\n7 True True ['kept'] True\n")
+
+
+def test_a_function_may_close_its_streams(place: Place, start_method: str) -> None:
+    program = f"""
+def close(how):
+    if how == "close":
+        sys.stdout.close()
+        sys.stderr.close()
+    elif how == "none":
+        sys.stdout = sys.stderr = None
+    else:
+        os.close(1), os.close(2)
+    return how
+for how in ("close", "none", "descriptors"):
+    print(mnspawn.spawn(close, (how,), nprocs=NPROCS, hosts=HOSTS, start_method={start_method!r}).results())
+"""
+    assert place.check(program) == "".join(f"{[how] * 2}\n" for how in ("close", "none", "descriptors"))

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import pickle
 import threading
 import time
 import weakref
@@ -14,7 +13,7 @@ from typing import Any, Self
 from ..background import Background
 from ..errors import MnspawnError
 from ..report import RankOutcome, RunReport
-from . import outcomes
+from . import loading, outcomes
 from .errors import ProcessException, ResultError
 from .process import SpawnedProcess, error_queue, return_queue
 from .watcher import Watcher
@@ -201,7 +200,7 @@ class SpawnContext:
             return None
         try:
             with self._watcher.spill.open(rank) as content:
-                value = pickle.load(content)
+                value = loading.load(content)
         except Exception as exc:  # unpickling runs the result's own code
             process = self.processes[rank]
             raise ResultError(

@@ -1,6 +1,5 @@
 """From what ranks sent and how they ended to the exception that the caller gets. Does no I/O but unpickling."""
 
-import pickle
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from typing import IO, Any
 
 from ..errors import ExitStatus, HostLost, MnspawnError
 from ..report import RankOutcome, RunReport
+from . import loading
 from .errors import ProcessException, ProcessExitedException, ProcessRaisedException, RunTimedOut
 from .records import Raised
 
@@ -80,7 +80,7 @@ def raised(wording: Wording, rank: RankOutcome, said: Raised, chain: IO[bytes] |
 def _rebuild(chain: IO[bytes]) -> BaseException | None:
     """The exception itself with its causes; None when it can't be read here."""
     try:
-        links: list[dict[str, Any]] = pickle.load(chain)
+        links: list[dict[str, Any]] = loading.load(chain)
     except Exception:  # noqa: BLE001 - unpickling runs the exceptions' own code; the text is there all the same
         return None
     errors: list[BaseException] = []
@@ -99,7 +99,7 @@ def _rebuild(chain: IO[bytes]) -> BaseException | None:
 
 def _load(content: bytes | None) -> BaseException | None:
     try:
-        error = pickle.loads(content) if content is not None else None
+        error = loading.loads(content) if content is not None else None
     except Exception:  # noqa: BLE001 - as above
         return None
     return error if isinstance(error, BaseException) else None
