@@ -288,14 +288,6 @@ async def test_a_broken_line_of_known_hosts_does_not_matter_to_a_host_that_is_kn
         await shared.close()
 
 
-async def test_a_broken_ssh_config_is_named_with_its_line(ssh_name: str, local_sshd: LocalSshd) -> None:
-    config = local_sshd.ssh_config
-    config.write_text(f"# fine\nPort many\n{config.read_text()}")
-    error = await failure(ssh_name, config, Target("local"))
-    assert type(error) is errors.SettingsUnusable
-    assert f"{config}:2" in error.message
-
-
 @pytest.mark.parametrize("target", [Target("a;reboot"), Target("$(id)"), Target("h", user="x`id`"), Target("-oX=y")])
 async def test_names_that_a_shell_would_run_are_refused(ssh_name: str, config: Path, target: Target) -> None:
     error = await failure(ssh_name, config, target)

@@ -62,8 +62,6 @@ def test_every_exception_of_paramiko_has_a_line() -> None:
         ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\n", errors.HostKeyChanged),
         ("root@h: Permission denied (publickey,password).\n", errors.AuthRefused),
         ("Received disconnect: Too many authentication failures\n", errors.AuthRefused),
-        ("/root/.ssh/config: line 3: Bad configuration option: prot\n", errors.SettingsUnusable),
-        ("Bad owner or permissions on /root/.ssh/config\n", errors.SettingsUnusable),
         ("something that nobody has seen yet\n", errors.HostError),
     ],
 )
@@ -71,6 +69,21 @@ def test_what_ssh_says_has_a_line(log: str, kind: type[errors.HostError]) -> Non
     error = openssh_log.explain(f"debug1: Connecting\n{log}", "h")
     assert type(error) is kind
     assert "{" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("log", "place"),
+    [
+        ("/root/.ssh/config: line 3: Bad configuration option: prot\n", "/root/.ssh/config:3"),
+        ("/root/.ssh/config line 3: Bad port 'many'.\n", "/root/.ssh/config:3"),
+        ("Bad owner or permissions on /root/.ssh/config\n", "/root/.ssh/config"),
+    ],
+)
+def test_what_ssh_has_against_its_configuration_is_bad_input(log: str, place: str) -> None:
+    error = openssh_log.unusable_config(f"debug1: Reading\n{log}")
+    assert error is not None
+    assert error.place == place
+    assert openssh_log.unusable_config("ssh: connect to host h port 22: Connection refused\n") is None
 
 
 def test_every_transport_has_its_marks_with_reasons() -> None:

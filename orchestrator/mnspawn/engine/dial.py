@@ -1,17 +1,44 @@
 """Connects to every host at once, within bounds that mind sshd's MaxStartups; tries again what is transient."""
 
 import asyncio
+import contextlib
 import random
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 from ..core.backoff import Backoff
 from ..errors import ConnectTimeout, HostError
 from ..transport.base import Connection, Target, Transport
+from ..transport.threads import in_daemon_thread
 
 WINDOW = 128  # hosts in all: one handshake costs about 3 ms of CPU here, and a file descriptor
 _GRACE = 1.0  # seconds
 PER_SERVER = 8  # sshd starts to drop connections over ten that are not yet let in (MaxStartups 10:30:100)
+
+
+async def look_up(transports: Sequence[Transport], targets: Sequence[Target]) -> None:
+    """Return when nothing that the user wrote down keeps any target from being dialled; what else does, `dial` tells.
+
+    Raises:
+        UsageError: ssh_config or a file that it names can't be used; `place` is file:line.
+    """
+    window = asyncio.Semaphore(WINDOW)
+
+    async def one(transport: Transport, target: Target) -> None:
+        async with window:
+            with contextlib.suppress(HostError):
+                await in_daemon_thread(partial(transport.endpoint, target))
+
+    tasks = [asyncio.create_task(one(*pair)) for pair in zip(transports, targets, strict=True)]
+    try:
+        for task in tasks:
+            await task
+    finally:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
 
 async def dial(
@@ -30,8 +57,7 @@ async def dial(
         transport, target = transports[index], targets[index]
         try:
             async with window:
-                # in a thread: a Match exec of ssh_config may take its time
-                server = servers[await asyncio.to_thread(transport.endpoint, target)]
+                server = servers[await in_daemon_thread(partial(transport.endpoint, target))]
                 connection = await _persist(transport, target, server, connect_timeout)
         except Exception as exc:  # noqa: BLE001 -- HostErrors are answers; anything else is raised where we are awaited
             answers.put_nowait((index, exc))

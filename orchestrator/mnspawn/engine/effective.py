@@ -8,7 +8,7 @@ from mnspawn_inventory.assign import is_secret_name
 
 from ..transport.base import SshOptions
 from ..transport.route import DEFAULT, Hop, Router
-from ..transport.ssh_config import SshConfig
+from ..transport.ssh_config import HostConfig
 from .sites import target_of
 
 # value of a Hop -> the ssh_config keyword that its origin is filed under
@@ -21,6 +21,7 @@ _PLAIN = (
     ("agent", "identityagent"),
     ("known_as", "hostkeyalias"),
     ("hash_known_hosts", "hashknownhosts"),
+    ("revoked_keys", "revokedhostkeys"),
     ("host_key_check", "stricthostkeychecking"),
     ("family", "addressfamily"),
     ("bind_address", "bindaddress"),
@@ -53,17 +54,19 @@ def effective(host: Host, ssh: SshOptions, transport: str, origins: dict[str, st
         HostError: the settings can't be used.
         UsageError: ssh_config can't be read.
     """
-    hop = Router(ssh).hop(target_of(host))
+    router = Router(ssh)
+    target = target_of(host)
+    hop = router.hop(target)
     place = _place(host, "name")
     return [
         Effective("name", host.name, "given" if place is None or place.startswith("--") else place),
-        *_of_hop(host, hop, ssh, origins),
+        *_of_hop(host, hop, router.config(target), ssh, origins),
         Effective("transport", host.transport or transport, _place(host, "transport") or origins["transport"]),
         *_of_inventory(host),
     ]
 
 
-def _of_hop(host: Host, hop: Hop, ssh: SshOptions, origins: dict[str, str]) -> Iterator[Effective]:
+def _of_hop(host: Host, hop: Hop, config: HostConfig, ssh: SshOptions, origins: dict[str, str]) -> Iterator[Effective]:
     for name, keyword in _PLAIN:
         value = getattr(hop, name)
         origin = _origin(host, hop, keyword)
@@ -80,7 +83,7 @@ def _of_hop(host: Host, hop: Hop, ssh: SshOptions, origins: dict[str, str]) -> I
             yield Effective(name, value, origin)
     if hop.jump is not None:
         yield Effective("jump", _way(hop.jump), _origin(host, hop, "proxyjump"))
-    yield from _keys(host, hop, ssh)
+    yield from _keys(host, hop, config)
     place = hop.origins.get("userknownhostsfile") or hop.origins.get("globalknownhostsfile") or DEFAULT
     yield Effective("known_hosts", ",".join(str(path) for path in hop.known_hosts), place)
     for name, value in hop.algorithms.items():
@@ -89,11 +92,11 @@ def _of_hop(host: Host, hop: Hop, ssh: SshOptions, origins: dict[str, str]) -> I
         yield Effective(f"ssh_env.{name}", "sent", hop.origins.get("setenv") or hop.origins.get("sendenv") or DEFAULT)
 
 
-def _keys(host: Host, hop: Hop, ssh: SshOptions) -> Iterator[Effective]:
+def _keys(host: Host, hop: Hop, config: HostConfig) -> Iterator[Effective]:
     """Each key file with the line that names it."""
     places: list[str] = []
     if host.identity is None:
-        values = SshConfig(ssh.config).lookup(host.name, host.user, host.port).all("identityfile")
+        values = config.all("identityfile")
         places = [value.origin for value in values if value.text.lower() != "none"]
     for number, path in enumerate(hop.identities):
         origin = places[number] if number < len(places) else _origin(host, hop, "identityfile")

@@ -10,7 +10,7 @@ from mnspawn_inventory import Host
 from ..errors import HostError, UsageError
 from ..transport import create
 from ..transport.base import Connection, SshOptions, Target, Transport
-from .dial import dial
+from .dial import dial, look_up
 from .request import RunRequest
 
 
@@ -62,6 +62,9 @@ async def reach_hosts(
 
     Args:
         transport: for hosts whose inventory names none.
+
+    Raises:
+        UsageError: something that the user wrote down can't be used; nobody is contacted.
     """
     if not hosts:
         raise UsageError("expected at least one host, found none", place="--hosts")
@@ -71,7 +74,9 @@ async def reach_hosts(
             made[name] = create(name, options)
             stack.push_async_callback(made[name].close)
         chosen = tuple(made[host.transport or transport] for host in hosts)
-        yield Reached(hosts, targets or tuple(target_of(host) for host in hosts), chosen)
+        targets = targets or tuple(target_of(host) for host in hosts)
+        await look_up(chosen, targets)
+        yield Reached(hosts, targets, chosen)
 
 
 def target_of(host: Host) -> Target:

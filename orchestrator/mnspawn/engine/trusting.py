@@ -4,12 +4,14 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mnspawn_inventory import Host
 
 from ..errors import HostError, HostKeyChanged
 from ..transport.base import SshOptions
+from ..transport.threads import in_daemon_thread
 from .dial import PER_SERVER, WINDOW
 from .sites import target_of
 
@@ -59,9 +61,11 @@ async def fetch_keys(hosts: Sequence[Host], ssh: SshOptions) -> list[Known | Hos
 
     async def one(index: int) -> None:
         try:
-            server = servers[transport.endpoint(target_of(hosts[index]))]
-            async with window, server:
-                found[index] = await _fetch(transport, hosts[index])
+            async with window:
+                # not its endpoint: known_hosts and key files may be broken
+                hop = await in_daemon_thread(partial(transport.hop, target_of(hosts[index])))
+                async with servers[hop.server]:
+                    found[index] = await _fetch(transport, hosts[index])
         except HostError as exc:
             found[index] = exc
 

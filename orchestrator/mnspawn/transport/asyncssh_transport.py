@@ -13,6 +13,7 @@ from mnspawn.transport.asyncssh_library import asyncssh, encryption, kex, mac, p
 from mnspawn.transport.asyncssh_process import Process
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.host_keys import HostKeys, public_line
+from mnspawn.transport.inputs import Inputs
 from mnspawn.transport.route import Hop
 
 WINDOW = 2 << 20  # measured: smaller and much larger are both slower
@@ -117,13 +118,16 @@ class AsyncsshTransport:
         self._router = route.Router(options)
         self._dialler = sockets.Dialler()
         self._host_keys = HostKeys()
+        self._inputs = Inputs(self._host_keys)
         self._keyring = Keyring()
         self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
         self._jump_locks: dict[str, asyncio.Lock] = {}
         self._connections: list[_Connection] = []
 
     def endpoint(self, target: Target) -> str:
-        return self._router.endpoint(target)
+        hop = self._router.hop(target)
+        self._inputs.check(hop)
+        return hop.server
 
     async def connect(self, target: Target) -> _Connection:
         hop = self._router.hop(target)
@@ -152,6 +156,7 @@ class AsyncsshTransport:
         return self._router.hop(target)
 
     async def close(self) -> None:
+        self._router.close()
         for connection in self._connections:
             await connection.close()
         for conn in self._jumps.values():

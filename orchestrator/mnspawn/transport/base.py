@@ -87,11 +87,12 @@ class Transport(Protocol):
     """A way to reach hosts; one object serves a whole run and reads keys and known_hosts once."""
 
     def endpoint(self, target: Target) -> str:
-        """Which server will hold the connection while it is not let in yet.
+        """Which server will hold the connection while it is not let in yet. May take a while: call it in a thread.
 
         Targets with the same answer share that server's patience with such connections (MaxStartups).
 
         Raises:
+            UsageError: files that the target's settings are in, or name, can't be used; `place` is file:line.
             HostError: the target's settings can't be used.
         """
         ...

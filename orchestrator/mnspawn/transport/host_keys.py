@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from mnspawn.errors import HostKeyChanged, HostKeyUnknown, SettingsUnusable, UsageError
+from mnspawn.errors import HostKeyChanged, HostKeyUnknown, SettingsUnusable, TransportUnavailable, UsageError
 from mnspawn.transport import keys
 from mnspawn.transport.known_hosts import Entry, KnownHosts, names_of
 from mnspawn.transport.route import ACCEPT_NEW, Hop
@@ -19,33 +19,37 @@ class HostKeys:
 
     def __init__(self) -> None:
         self._known = KnownHosts()
+        self._revoked: dict[Path, frozenset[bytes]] = {}
         self._lock = threading.Lock()
 
     def entries(self, hop: Hop) -> list[Entry]:
-        """The lines that speak of the hop by its alias, or by address and port.
-
-        Raises:
-            HostError: a file can't be read.
-        """
+        """The lines that speak of the hop by its alias, or by address and port."""
         return self._entries(hop, names_of(hop.address, hop.port, hop.known_as))
 
     def _entries(self, hop: Hop, names: Sequence[str]) -> list[Entry]:
         with self._lock:
-            try:
-                return self._known.entries(hop.known_hosts, names)
-            except UsageError as exc:
-                raise SettingsUnusable(str(exc), host=hop.name) from exc
+            return self._known.entries(hop.known_hosts, names)
 
-    def check_lines(self, hop: Hop) -> None:
-        """For a host that was not found: return when no line of known_hosts is broken; any may have been meant for it.
-
-        Raises:
-            HostError: one is; it is named.
-        """
+    def problem(self, hop: Hop) -> UsageError | None:
+        """For a host that was not found: a line of known_hosts that is broken; any may have been meant for it."""
         with self._lock:
             problem = self._known.problem(hop.known_hosts)
-        if problem is not None:
-            raise SettingsUnusable(str(problem), host=hop.name, hint="mend or remove that line") from problem
+        return problem and UsageError(problem.message, place=problem.place, hint="mend or remove that line")
+
+    def check_files(self, hop: Hop) -> None:
+        """Return when the files themselves do not keep the host from being used, whatever key it shows.
+
+        Raises:
+            UsageError: it will not be found, and a broken line may have been meant for it; or RevokedHostKeys can't
+                be read.
+        """
+        self._revoked_keys(hop)
+        if hop.host_key_check == ACCEPT_NEW or self.entries(hop):
+            return
+        if hop.port != 22 and not hop.known_as and self._entries(hop, names_of(hop.address, 22)):
+            return
+        if problem := self.problem(hop):
+            raise problem
 
     def known_kinds(self, hop: Hop) -> list[str]:
         """The types of the host's known keys; empty when a certificate or any key will do."""
@@ -60,7 +64,17 @@ class HostKeys:
         return marked
 
     def revoked(self, hop: Hop) -> list[bytes]:
-        return [entry.key for entry in self.entries(hop) if entry.marker == "revoked"]
+        marked = [entry.key for entry in self.entries(hop) if entry.marker == "revoked"]
+        return [*marked, *self._revoked_keys(hop)]
+
+    def _revoked_keys(self, hop: Hop) -> frozenset[bytes]:
+        path = hop.revoked_keys
+        if path is None:
+            return frozenset()
+        with self._lock:
+            if path not in self._revoked:
+                self._revoked[path] = _read_revoked(path, hop)
+            return self._revoked[path]
 
     def check(self, hop: Hop, key: bytes) -> None:
         """Return when the key is the host's.
@@ -71,6 +85,10 @@ class HostKeys:
             SettingsUnusable: known_hosts says nothing, but has a broken line.
         """
         kind, found = keys.kind_of(key), keys.fingerprint(key)
+        if key in self._revoked_keys(hop):
+            raise HostKeyChanged(
+                f"its {kind} key {found} is revoked in {hop.revoked_keys}", host=hop.name, hint="do not connect to it"
+            )
         entries = self.entries(hop)
         plain = [entry for entry in entries if not entry.marker]
         for entry in entries:
@@ -93,7 +111,8 @@ class HostKeys:
             if any(entry.key == key and not entry.marker for entry in others):
                 return
         if hop.host_key_check != ACCEPT_NEW:
-            self.check_lines(hop)
+            if problem := self.problem(hop):
+                raise SettingsUnusable(str(problem), host=hop.name, hint=problem.hint)
             raise HostKeyUnknown(
                 f"its {kind} key {found} is not in known_hosts",
                 host=hop.name,
@@ -112,6 +131,24 @@ class HostKeys:
                 log.warning("%s: its key could not be recorded: %s", hop.name, exc)
                 return
         log.info("%s: its key %s is now in %s", hop.name, keys.fingerprint(key), path)
+
+
+def _read_revoked(path: Path, hop: Hop) -> frozenset[bytes]:
+    """The keys of a RevokedHostKeys file. As for ssh, nobody is trusted when it can't be read."""
+    try:
+        content = path.read_bytes()
+    except OSError as exc:
+        raise UsageError(f"can't read the keys that are revoked: {exc.strerror}", place=str(path)) from exc
+    if content.startswith(b"SSHKRL"):
+        reason = f"{path} is a binary list of revoked keys, which only ssh itself reads"
+        raise TransportUnavailable(reason, host=hop.name, hint="--transport openssh")
+    found = []
+    for number, line in enumerate(content.splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith(b"#"):
+            if (key := keys.parse_public(line)) is None:
+                raise UsageError("expected a public key", place=f"{path}:{number}")
+            found.append(key)
+    return frozenset(found)
 
 
 def public_line(key: bytes) -> bytes:

@@ -4,12 +4,17 @@ import base64
 import binascii
 import hashlib
 import os
+import re
+import socket
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 DEFAULT_NAMES = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
 _MAGIC = b"openssh-key-v1\0"
+_BEGIN = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----")
+_BASE64 = re.compile(rb"[A-Za-z0-9+/]*={0,2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +25,7 @@ class KeyFile:
         public: its public key as it goes over the wire, where that can be told without a passphrase.
         is_private: False where only the public key is there: it stands for one that the agent may have.
         problem: why it can't be used; "" when it can.
+        broken_line: the line from which on it is no private key; 0 where it looks like one.
     """
 
     path: Path
@@ -27,6 +33,7 @@ class KeyFile:
     is_encrypted: bool = False
     is_private: bool = True
     problem: str = ""
+    broken_line: int = 0
 
     def without_agent(self) -> "KeyFile":
         """The same, when no agent holds its key."""
@@ -37,6 +44,7 @@ class KeyFile:
         return self.problem == MISSING
 
 
+_AGENT_PATIENCE = 2.0  # seconds
 MISSING = "is not there"
 PUBLIC = "is there as a public key only, and no agent holds its private one"
 
@@ -51,34 +59,57 @@ def inspect(path: Path) -> KeyFile:
         return KeyFile(path, public, is_private=False) if public else KeyFile(path, problem=MISSING)
     except OSError as exc:
         return KeyFile(path, problem=f"can't be read ({exc.strerror})")
-    if public := _parse_public(text):
+    if public := parse_public(text):
         return KeyFile(path, public, is_private=False)
     public = public_of(path.with_name(path.name + ".pub"))
     if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
         mode = oct(stat.S_IMODE(status.st_mode))[2:]
         return KeyFile(path, public, problem=f"is open to others (mode {mode}; chmod 600 it)")
-    if b"-----BEGIN OPENSSH PRIVATE KEY-----" in text:
-        return _inspect_openssh(path, text)
-    if b"-----BEGIN ENCRYPTED PRIVATE KEY-----" in text or b"Proc-Type: 4,ENCRYPTED" in text:
-        return KeyFile(path, public, is_encrypted=True)
-    if b"PRIVATE KEY-----" in text:
-        return KeyFile(path, public)
-    return KeyFile(path, problem="is not a private key (line 1 is no BEGIN line)")
+    lines = text.splitlines()
+    first = next((number for number, line in enumerate(lines) if _BEGIN.match(line)), None)
+    if first is None:
+        return KeyFile(path, public, problem="is not a private key (line 1 is no BEGIN line)", broken_line=1)
+    broken, packed = _armour(lines, first)
+    if broken:
+        problem = f"is damaged (line {broken} is neither base64 nor the END line)"
+        return KeyFile(path, public, problem=problem, broken_line=broken)
+    if b"OPENSSH" in lines[first]:
+        return _inspect_openssh(path, packed, public, first + 2)
+    is_encrypted = b"ENCRYPTED" in lines[first] or b"Proc-Type: 4,ENCRYPTED" in text
+    return KeyFile(path, public, is_encrypted=is_encrypted)
 
 
-def _inspect_openssh(path: Path, text: bytes) -> KeyFile:
-    body = text.partition(b"-----BEGIN OPENSSH PRIVATE KEY-----")[2].partition(b"-----END")[0]
+def _armour(lines: Sequence[bytes], first: int) -> tuple[int, bytes]:
+    """The number of the first line of a PEM block that does not belong there, or 0; and what is in the block."""
+    packed = b""
+    for number, line in enumerate(lines[first + 1 :], first + 2):
+        if line.startswith(b"-----END"):
+            break
+        if b":" in line:  # Proc-Type and the like, before an empty line
+            continue
+        if not _BASE64.fullmatch(line.strip()):
+            return number, b""
+        packed += line.strip()
+    else:
+        return len(lines) + 1, b""
     try:
-        packed = base64.b64decode(b"".join(body.split()), validate=True)
+        return 0, base64.b64decode(packed, validate=True)
+    except binascii.Error:
+        return number - 1, b""  # its last line is cut short
+
+
+def _inspect_openssh(path: Path, packed: bytes, public: bytes | None, line: int) -> KeyFile:
+    try:
         if not packed.startswith(_MAGIC):
             raise ValueError
         cipher, rest = cut_string(packed[len(_MAGIC) :])
         _, rest = cut_string(rest)
         _, rest = cut_string(rest)
-        public, _ = cut_string(rest[4:])
-    except (ValueError, binascii.Error):
-        return KeyFile(path, problem="is damaged (its base64 does not hold a key)")
-    return KeyFile(path, public, is_encrypted=cipher != b"none")
+        own, rest = cut_string(rest[4:])
+        cut_string(rest)  # the private part
+    except ValueError:
+        return KeyFile(path, public, problem=f"is damaged (line {line} ff. hold no key)", broken_line=line)
+    return KeyFile(path, own, is_encrypted=cipher != b"none")
 
 
 def cut_string(packed: bytes) -> tuple[bytes, bytes]:
@@ -96,12 +127,13 @@ def cut_string(packed: bytes) -> tuple[bytes, bytes]:
 def public_of(path: Path) -> bytes | None:
     """The key of a .pub file, a certificate included; None where there is none."""
     try:
-        return _parse_public(path.read_bytes())
+        return parse_public(path.read_bytes())
     except OSError:
         return None
 
 
-def _parse_public(text: bytes) -> bytes | None:
+def parse_public(text: bytes) -> bytes | None:
+    """The key of a line as in a .pub file; None when it is none."""
     words = text.split(None, 2)
     if len(words) < 2 or text.startswith(b"-"):
         return None
@@ -139,3 +171,22 @@ def certified(certificate: bytes) -> bytes | None:
     except ValueError:
         return None
     return len(plain).to_bytes(4, "big") + plain + rest[: len(rest) - len(fields)] if parts else None
+
+
+def agent_has_keys(path: str | None) -> bool:
+    """Whether there may be a key in an agent; False where nobody answers as one."""
+    if path is None:
+        return False
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(_AGENT_PATIENCE)
+        try:
+            sock.connect(path)
+            sock.sendall(b"\0\0\0\1\x0b")  # SSH_AGENTC_REQUEST_IDENTITIES
+            answer = b""
+            while len(answer) < 9 and (chunk := sock.recv(9 - len(answer))):
+                answer += chunk
+        except TimeoutError:
+            return True  # it may wait for its user
+        except OSError:
+            return False
+    return len(answer) == 9 and int.from_bytes(answer[5:], "big") > 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mnspawn.errors import UsageError
 from mnspawn.transport import keys
-from mnspawn.transport.ssh_config import matches_any
+from mnspawn.transport.patterns import matches_any
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,13 @@ class Entry:
     def speaks_of(self, name: str) -> bool:
         if self.patterns[0].startswith("|1|"):
             return _hash(name, self.patterns[0].split("|")[2]) == self.patterns[0]
-        return matches_any(name, self.patterns)
+        return matches_any(name, self.patterns, ignores_case=True)
 
 
 class KnownHosts:
     """Several files, read when they are first asked for, and again when they have changed.
 
-    As for ssh, a broken line only matters to a host that is not found: see `problem`.
-
-    Raises (from `entries`):
-        UsageError: a file can't be read.
+    As for ssh, a broken line, or a file that can't be read, only matters to a host that is not found: see `problem`.
     """
 
     def __init__(self) -> None:
@@ -57,7 +54,7 @@ class KnownHosts:
         return list(found.values())
 
     def problem(self, files: Sequence[Path]) -> UsageError | None:
-        """What is wrong with the first broken line of the files; `place` is file:line."""
+        """What is wrong with the first broken line, or file; `place` is file:line."""
         return next((problem for path in files for problem in self._load(path).problems), None)
 
     def is_hashed(self, path: Path) -> bool:
@@ -135,13 +132,21 @@ def _version(path: Path) -> tuple[int, int, int]:
 
 
 def read(path: Path, problems: list[UsageError] | None = None) -> list[Entry]:
-    """All lines of a file; a file that is not there has none. Broken ones are left out, and told in `problems`."""
+    """All lines of a file; a file that is not there has none. Broken ones are left out, and told in `problems`.
+
+    Raises:
+        UsageError: the file can't be read, and nobody takes `problems`.
+    """
     try:
         lines = path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as exc:
-        raise UsageError(f"can't read it: {exc.strerror}", place=str(path)) from exc
+        problem = UsageError(f"can't read it: {exc.strerror}", place=str(path))
+        if problems is None:
+            raise problem from exc
+        problems.append(problem)
+        return []
     found = []
     for number, line in enumerate(lines, 1):
         try:

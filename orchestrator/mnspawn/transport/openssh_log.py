@@ -45,6 +45,15 @@ def explain(log: str, host: str, said: str = "") -> errors.HostError:
     return errors.HostError(f"ssh: {last.removeprefix('ssh: ')}", host=host, hint=f"try `ssh -v {host}`")
 
 
+def unusable_config(log: str) -> errors.UsageError | None:
+    """What ssh has against its configuration, for which it reaches no host at all."""
+    if match := re.search(r"^(\S+?):? line (\d+): (.+?)\.?\s*$", log, re.MULTILINE):
+        return errors.UsageError(match.group(3), place=f"{match.group(1)}:{match.group(2)}", hint="mend that line")
+    if match := re.search(r"^[Bb]ad owner or permissions on (\S+)", log, re.MULTILINE):
+        return errors.UsageError("others may write to it", place=match.group(1), hint=f"chmod go-w {match.group(1)}")
+    return None
+
+
 def _jump_failed(jump: str, before: str, said: str, host: str) -> errors.HostError:
     """What the ssh to a jump host ended for; `before` are the jump hosts on the way to that one."""
     if before:
@@ -163,14 +172,6 @@ TABLE: tuple[tuple[str, _Make], ...] = (
     (r"REVOKED HOST KEY DETECTED|[Hh]ost key .*revoked", _revoked),
     (r"host key is known for .* and you have requested strict checking|Host key verification failed", _unknown),
     (r"Could not resolve hostname (\S+): (.*)", _resolve),
-    (
-        r"^(\S+?):? line (\d+): (.+?)\.?\s*$",
-        _simple(errors.SettingsUnusable, "{0}:{1}: {2}", "mend that line"),
-    ),
-    (
-        r"[Bb]ad owner or permissions on (\S+)",
-        _simple(errors.SettingsUnusable, "{0}: others may write to it", "chmod go-w it"),
-    ),
     (
         r"no matching (.+?) found\. Their offer: (.*)",
         _simple(

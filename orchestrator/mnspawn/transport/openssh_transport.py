@@ -11,7 +11,9 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from mnspawn.errors import (
@@ -27,9 +29,16 @@ from mnspawn.transport import openssh_log
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.child import ChildProcess, end
 from mnspawn.transport.host_keys import HostKeys
-from mnspawn.transport.route import ACCEPT_NEW, Router, check_names
+from mnspawn.transport.inputs import Inputs
+from mnspawn.transport.names import UnsafeName, check_host, check_user
+from mnspawn.transport.route import ACCEPT_NEW, Hop, Router
+from mnspawn.transport.ssh_config import HostConfig
 
 _LAST_WORDS = 0.5  # seconds
+_SAYS_SO = 2.0  # seconds for ssh to read its configuration
+# settings by which ssh itself may know hosts, and prove who we are, without known_hosts and key files
+_KNOW_HOSTS = ("controlpath", "knownhostscommand", "verifyhostkeydns")
+_PROVE_US = ("controlpath", "gssapiauthentication", "hostbasedauthentication", "pkcs11provider")
 _KEPT = 1 << 20  # of a log: about 500 bytes for each command
 
 
@@ -182,21 +191,55 @@ class OpensshTransport:
     def __init__(self, options: SshOptions) -> None:
         self._options = options
         self._ssh = shutil.which("ssh")
-        self._folder = Path(tempfile.mkdtemp(prefix="mnspawn-ssh-"))  # short: the path of a socket in it has 107 bytes
         self._count = 0
         self._connections: list[_Connection] = []
+        self._host_keys = HostKeys()
+        self._inputs = Inputs(self._host_keys)
         self._router: Router | None = None
-        with contextlib.suppress(UsageError):  # ssh itself will say what it thinks of its configuration
+        try:
             self._router = Router(options)
+        except UsageError:
+            if self._refuses_config():  # what it knows and we don't is no error
+                raise
+        self._folder = Path(tempfile.mkdtemp(prefix="mnspawn-ssh-"))  # short: the path of a socket in it has 107 bytes
 
     def endpoint(self, target: Target) -> str:
-        with contextlib.suppress(HostError):  # as above
-            if self._router is not None:
-                return self._router.endpoint(target)
-        return f"{target.address or target.name}:{target.port or 22}"
+        hop = self._hop(target)
+        return hop.server if hop is not None else f"{target.address or target.name}:{target.port or 22}"
+
+    def _hop(self, target: Target) -> Hop | None:
+        """How the target is reached; None where only ssh itself can tell."""
+        if self._router is None:
+            return None
+        try:
+            hop, config = self._router.hop(target), self._router.config(target)
+            if not _has_one(config, _KNOW_HOSTS):
+                self._inputs.check_known_hosts(hop)
+            if not _has_one(config, _PROVE_US):
+                self._inputs.check_identities(hop)
+            return hop
+        except TransportUnavailable:
+            return None
+        except UnsafeName:
+            config = self._router.config(target)
+            way = (target.jump or config.text("proxyjump"), config.text("proxycommand"))
+            if any((word or "none").lower() != "none" for word in way):  # ssh has a shell run it
+                raise
+            return None
+
+    def _refuses_config(self) -> bool:
+        """Whether ssh itself can't use its configuration."""
+        if self._ssh is None:
+            return True
+        argv = [*self.argv(Target("localhost")), "-G", "--", "localhost"]
+        try:
+            asked = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SAYS_SO, check=False)
+        except subprocess.TimeoutExpired:
+            return False
+        return asked.returncode != 0
 
     async def connect(self, target: Target) -> _Connection:
-        check_names(target)
+        _check_names(target)
         if self._ssh is None:
             hint = "install openssh-client, or use --transport asyncssh"
             raise TransportUnavailable("there is no ssh program here", host=target.name, hint=hint)
@@ -235,16 +278,15 @@ class OpensshTransport:
         through = ["-o", "ControlMaster=no", "-o", f"ControlPath={control}", "-o", "ProxyCommand=/bin/false"]
         return _Connection(target, [*self.argv(Target(target.name)), *through], self._folder, master, log)
 
-    def _explain(self, log: str, target: Target, said: str) -> HostError:
+    def _explain(self, log: str, target: Target, said: str) -> HostError | UsageError:
         """What ssh ended for. It passes over broken lines of known_hosts in silence: we look for them."""
+        if (unusable := openssh_log.unusable_config(log)) is not None:
+            return unusable
         error = openssh_log.explain(log, target.name, said)
         if isinstance(error, HostKeyUnknown) and self._router is not None:
-            try:
-                HostKeys().check_lines(self._router.hop(target))
-            except SettingsUnusable as exc:
-                return exc
-            except HostError:  # of ssh_config: ssh itself has understood it
-                pass
+            with contextlib.suppress(HostError, UsageError):  # of ssh_config: ssh itself has understood it
+                if problem := self._host_keys.problem(self._router.hop(target)):
+                    return SettingsUnusable(str(problem), host=target.name, hint=problem.hint)
         return error
 
     def argv(self, target: Target) -> list[str]:
@@ -280,9 +322,26 @@ class OpensshTransport:
             await end(check)
 
     async def close(self) -> None:
+        if self._router is not None:
+            self._router.close()
         for connection in self._connections:
             await connection.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _check_names(target: Target) -> None:
+    try:
+        for name in (target.name, target.address):
+            if name is not None:
+                check_host(name)
+        if target.user is not None:
+            check_user(target.user)
+    except UsageError as exc:
+        raise SettingsUnusable(str(exc), host=target.name) from exc
+
+
+def _has_one(config: HostConfig, keywords: Sequence[str]) -> bool:
+    return any((config.text(keyword) or "no").lower() not in ("no", "none", "false") for keyword in keywords)
 
 
 async def _words(ssh: ChildProcess) -> str:

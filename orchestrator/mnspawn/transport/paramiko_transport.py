@@ -21,6 +21,7 @@ from mnspawn import errors
 from mnspawn.transport import algorithms, certificates, keys, refusals, route, sockets
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.host_keys import HostKeys
+from mnspawn.transport.inputs import Inputs
 from mnspawn.transport.paramiko_keyring import Agent, offers
 from mnspawn.transport.paramiko_process import Process, SignallingTransport
 from mnspawn.transport.refusals import Attempt
@@ -72,13 +73,16 @@ class ParamikoTransport:
         self._router = route.Router(options)
         self._dialler = sockets.Dialler()
         self._host_keys = HostKeys()
+        self._inputs = Inputs(self._host_keys)
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="paramiko connect")
         self._jumps: dict[str, SignallingTransport] = {}
         self._jump_locks: dict[str, asyncio.Lock] = {}
         self._connections: list[_Connection] = []
 
     def endpoint(self, target: Target) -> str:
-        return self._router.endpoint(target)
+        hop = self._router.hop(target)
+        self._inputs.check(hop)
+        return hop.server
 
     def hop(self, target: Target) -> Hop:
         """The effective settings of a host, with their origins."""
@@ -91,6 +95,7 @@ class ParamikoTransport:
         return connection
 
     async def close(self) -> None:
+        self._router.close()
         for connection in self._connections:
             await connection.close()
         for jump in self._jumps.values():

@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from mnspawn.errors import SettingsUnusable, TransportUnavailable, UsageError
-from mnspawn.transport import keys
+from mnspawn.errors import HostError, SettingsUnusable, TransportUnavailable, UsageError
+from mnspawn.transport import keys, names
 from mnspawn.transport.base import SshOptions, Target
-from mnspawn.transport.ssh_config import HostConfig, SshConfig
+from mnspawn.transport.ssh_config import HostConfig, SshConfig, expand_tokens
 
 STRICT, ACCEPT_NEW = "strict", "accept-new"
-_CHECKS = {"yes": STRICT, "ask": STRICT, "accept-new": ACCEPT_NEW, "no": ACCEPT_NEW, "off": ACCEPT_NEW}
+_LAX = ("accept-new", "no", "off", "false")
 _FAMILIES = {"any": socket.AF_UNSPEC, "inet": socket.AF_INET, "inet6": socket.AF_INET6}
-# what OpenSSH 9.6 refuses too: such a name would be code in somebody's ProxyCommand
-_BAD_HOST = re.compile(r"^-|[\s\x00-\x20\x7f'`\"$\\;&<>|(){}]|^$")
-_BAD_USER = re.compile(r"^-|['`\";&<>|(){}\x00-\x1f\x7f]|\\$|\s\\|^$")
 _MAX_JUMPS = 8  # more is a circle
 _INVENTORY = "inventory"
 DEFAULT = "default"
@@ -37,6 +34,7 @@ class Hop:
         agent: socket of the agent to ask, None for none.
         known_hosts: files that are read; the first is written to.
         known_as: what known_hosts calls the host: a HostKeyAlias or None for its address and port.
+        revoked_keys: a file with host keys that are never accepted.
         origins: for each setting where its value comes from.
     """
 
@@ -53,6 +51,7 @@ class Hop:
     agent: str | None
     known_hosts: tuple[Path, ...]
     known_as: str | None
+    revoked_keys: Path | None
     hash_known_hosts: bool
     host_key_check: str
     family: int
@@ -67,6 +66,13 @@ class Hop:
     def place(self) -> str:
         return f"{self.address} port {self.port}"
 
+    @property
+    def server(self) -> str:
+        """See Transport.endpoint."""
+        if self.proxy_template is not None:
+            return self.proxy_template  # most often a connection of its own to one and the same bastion
+        return f"{self.jump.place} {self.place}" if self.jump else self.place
+
 
 class Router:
     """One per transport: the configuration is read once.
@@ -77,49 +83,54 @@ class Router:
 
     def __init__(self, options: SshOptions) -> None:
         self._options = options
-        self._config = SshConfig(options.config)
+        self._config = SshConfig(options.config, patience=options.connect_timeout)
         self._hops: dict[Target, Hop] = {}
 
     def hop(self, target: Target) -> Hop:
         """Where the target is, and the way to it. Asked for the first time it may run commands (Match exec).
 
         Raises:
+            UsageError: ssh_config has something that can't be used; `place` is file:line.
             HostError: its settings can't be used.
         """
         if target not in self._hops:
             try:
                 self._hops[target] = self._hop(target, 0)
             except UsageError as exc:
+                if exc.place is not None:
+                    raise
                 raise SettingsUnusable(str(exc), host=target.name, hint=exc.hint) from exc
+            except HostError as exc:  # perhaps of its jump host
+                exc.host = target.name
+                raise
         return self._hops[target]
 
-    def endpoint(self, target: Target) -> str:
-        """See Transport.endpoint."""
-        hop = self.hop(target)
-        if hop.proxy_template is not None:
-            return hop.proxy_template  # most often a connection of its own to one and the same bastion
-        way = hop.jump.place + " " if hop.jump else ""
-        return way + hop.place
+    def config(self, target: Target) -> HostConfig:
+        """What ssh_config says of a target. Raises as `hop`."""
+        return self._config.lookup(target.name, target.user, target.port)
 
-    def _hop(self, target: Target, depth: int) -> Hop:
-        if depth > _MAX_JUMPS:
-            raise UsageError(f"more than {_MAX_JUMPS} jumps: ProxyJump goes round in a circle")
-        _check_name(target.name, _BAD_HOST, "host name")
-        config = self._config.lookup(target.name, target.user, target.port)
+    def close(self) -> None:
+        """End the commands that still run."""
+        self._config.close()
+
+    def _hop(self, target: Target, depth: int, place: str | None = None) -> Hop:
+        """`place` is the line that names the target, where one does."""
+        names.check_host(target.name, place)
+        if target.user is not None:
+            names.check_user(target.user, place)
+        config = self.config(target)
         origins = {name: values[0].origin for name, values in config.values.items()}
         for name, given in (("user", target.user), ("port", target.port), ("hostname", target.address)):
             if given is not None:
                 origins[name] = _INVENTORY
-        address = _unbracket(target.address or config.hostname)
-        _check_name(address, _BAD_HOST, "host name")
-        _check_name(config.user, _BAD_USER, "user name")
+        address = _lowered(_unbracket(target.address or config.hostname))
+        names.check_host(address, None if target.address else _line(config, "hostname"))
+        names.check_user(config.user, None if target.user else _line(config, "user"))
         if not 0 < config.port < 65536:
-            raise UsageError(f"expected a port from 1 to 65535, found {config.port}", place=origins.get("port"))
-        if (config.text("canonicalizehostname") or "no").lower() in ("yes", "always"):
-            raise TransportUnavailable(
-                "CanonicalizeHostname is set, which only ssh itself does", host=target.name, hint="--transport openssh"
-            )
-        jump, command = self._way(target, config, depth)
+            raise UsageError(f"expected a port from 1 to 65535, found {config.port}")
+        _check_means(config, target)
+        tokens = config.tokens(address)
+        jump, command = self._way(target, config, depth, tokens)
         if target.jump is not None:
             origins["proxyjump"] = _INVENTORY
         if target.identity is not None:
@@ -130,48 +141,49 @@ class Router:
             port=config.port,
             user=config.user,
             jump=jump,
-            proxy_command=_expand_command(command, config, address) if command else None,
+            proxy_command=expand_tokens(command, tokens, _line(config, "proxycommand")) if command else None,
             proxy_template=command,
-            identities=_identities(target, config),
-            certificates=tuple(Path(config.expand(value)) for value in config.all("certificatefile")),
+            identities=_identities(target, config, tokens),
+            certificates=tuple(Path(config.expand(value, tokens=tokens)) for value in config.all("certificatefile")),
             identities_only=config.flag("identitiesonly", False),
-            agent=_agent(config),
-            known_hosts=_known_hosts(config),
+            agent=_agent(config, tokens),
+            known_hosts=_known_hosts(config, tokens),
             known_as=config.text("hostkeyalias"),
+            revoked_keys=_revoked_keys(config, tokens),
             hash_known_hosts=config.flag("hashknownhosts", False),
             host_key_check=self._host_key_check(config),
             family=_family(config),
             bind_address=config.text("bindaddress"),
-            connect_timeout=min(self._options.connect_timeout, config.number("connecttimeout") or float("inf")),
+            connect_timeout=min(self._options.connect_timeout, config.seconds("connecttimeout") or float("inf")),
             algorithms=_algorithms(config),
             compression=config.flag("compression", False),
             env=_environment(config),
             origins=origins,
         )
 
-    def _way(self, target: Target, config: HostConfig, depth: int) -> tuple[Hop | None, str | None]:
+    def _way(
+        self, target: Target, config: HostConfig, depth: int, tokens: Mapping[str, str]
+    ) -> tuple[Hop | None, str | None]:
         """The jump or the ProxyCommand that leads to a host."""
-        jumps = target.jump
+        jumps, place = target.jump, None
         if jumps is None:
             if (command := config.text("proxycommand")) is not None:
                 return None, None if command.lower() == "none" else command
-            jumps = config.text("proxyjump")
+            jumps, place = config.text("proxyjump"), _line(config, "proxyjump")
         if jumps is None or jumps.lower() == "none":
             return None, None
+        if depth >= _MAX_JUMPS:
+            raise UsageError(f"more than {_MAX_JUMPS} jumps: ProxyJump goes round in a circle", place=place)
+        jumps = expand_tokens(jumps, {token: tokens[token] for token in "%hnpr"}, place)
         before, _, last = jumps.rpartition(",")
         user, host, port = parse_destination(last)
         # with one jump its own ProxyJump counts, with several those before it do: as `ssh -J` has it
-        return self._hop(Target(host, user=user, port=port, jump=before or None), depth + 1), None
+        return self._hop(Target(host, user=user, port=port, jump=before or None), depth + 1, place), None
 
     def _host_key_check(self, config: HostConfig) -> str:
         if self._options.host_key_check is not None:
             return self._options.host_key_check
-        value = config.get("stricthostkeychecking")
-        if value is None:
-            return STRICT
-        if value.text.lower() not in _CHECKS:
-            raise UsageError(f"expected yes, no, ask or accept-new, found {value.text!r}", place=value.origin)
-        return _CHECKS[value.text.lower()]
+        return ACCEPT_NEW if (config.text("stricthostkeychecking") or "yes").lower() in _LAX else STRICT
 
 
 def parse_destination(text: str) -> tuple[str | None, str, int | None]:
@@ -189,49 +201,43 @@ def parse_destination(text: str) -> tuple[str | None, str, int | None]:
     return user or None, match.group(1) or match.group(3) or match.group(5), int(port) if port else None
 
 
-def check_names(target: Target) -> None:
-    """Refuse names that would be code in a shell.
+def _line(config: HostConfig, keyword: str) -> str | None:
+    value = config.get(keyword)
+    return None if value is None or value.origin == "given" else value.origin
+
+
+def _check_means(config: HostConfig, target: Target) -> None:
+    """Return when nothing is asked for that only the ssh program does.
 
     Raises:
-        SettingsUnusable: one of them would.
+        TransportUnavailable: it is.
     """
-    try:
-        for name, bad, what in (
-            (target.name, _BAD_HOST, "host name"),
-            (target.address, _BAD_HOST, "host name"),
-            (target.user, _BAD_USER, "user name"),
-        ):
-            if name is not None:
-                _check_name(name, bad, what)
-    except UsageError as exc:
-        raise SettingsUnusable(str(exc), host=target.name) from exc
+    for keyword, name in (("canonicalizehostname", "CanonicalizeHostname"), ("proxyusefdpass", "ProxyUseFdpass")):
+        if (config.text(keyword) or "no").lower() not in ("no", "false"):
+            raise TransportUnavailable(
+                f"{name} is set, which only ssh itself does", host=target.name, hint="--transport openssh"
+            )
 
 
-def _check_name(name: str, bad: re.Pattern[str], what: str) -> None:
-    if bad.search(name):
-        raise UsageError(f"{what} {name!r} has characters that a shell would take as code, or none at all")
+def _lowered(address: str) -> str:
+    return address if "%" in address else address.lower()  # behind % stands the name of an interface
 
 
 def _unbracket(address: str) -> str:
     return address[1:-1] if address.startswith("[") and address.endswith("]") else address
 
 
-def _expand_command(command: str, config: HostConfig, address: str) -> str:
-    tokens = {**config.tokens(), "h": address}
-    return re.sub(r"%(.?)", lambda match: tokens.get(match.group(1), match.group(0)), command)
-
-
-def _identities(target: Target, config: HostConfig) -> tuple[Path, ...]:
+def _identities(target: Target, config: HostConfig, tokens: dict[str, str]) -> tuple[Path, ...]:
     if target.identity is not None:
         return (target.identity.expanduser(),)
     given = [value for value in config.all("identityfile") if value.text.lower() != "none"]
     if config.all("identityfile"):
-        return tuple(Path(config.expand(value)) for value in given)
+        return tuple(Path(config.expand(value, tokens=tokens)) for value in given)
     folder = Path("~/.ssh").expanduser()
     return tuple(folder / name for name in keys.DEFAULT_NAMES if (folder / name).exists())
 
 
-def _agent(config: HostConfig) -> str | None:
+def _agent(config: HostConfig, tokens: dict[str, str]) -> str | None:
     value = config.get("identityagent")
     path = os.environ.get("SSH_AUTH_SOCK")
     if value is not None:
@@ -240,28 +246,31 @@ def _agent(config: HostConfig) -> str | None:
         if value.text.startswith("$") and not value.text.startswith("${"):
             path = os.environ.get(value.text[1:])
         elif value.text != "SSH_AUTH_SOCK":
-            path = config.expand(value)
+            path = config.expand(value, tokens=tokens)
     return path or None
 
 
-def _known_hosts(config: HostConfig) -> tuple[Path, ...]:
+def _known_hosts(config: HostConfig, tokens: dict[str, str]) -> tuple[Path, ...]:
     files: list[Path] = []
     for keyword, default in (
         ("userknownhostsfile", ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")),
         ("globalknownhostsfile", ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")),
     ):
         value = config.get(keyword)
-        words = tuple(config.expand(value, word) for word in value.words) if value else default
+        words = tuple(config.expand(value, word, tokens) for word in value.words) if value else default
         files += [Path(word).expanduser() for word in words if word.lower() != "none"]
     return tuple(files)
+
+
+def _revoked_keys(config: HostConfig, tokens: dict[str, str]) -> Path | None:
+    value = config.get("revokedhostkeys")
+    return None if value is None or value.text.lower() == "none" else Path(config.expand(value, tokens=tokens))
 
 
 def _family(config: HostConfig) -> int:
     value = config.get("addressfamily")
     if value is None:
         return socket.AF_UNSPEC
-    if value.text.lower() not in _FAMILIES:
-        raise UsageError(f"expected any, inet or inet6, found {value.text!r}", place=value.origin)
     return _FAMILIES[value.text.lower()]
 
 
@@ -272,15 +281,20 @@ def _algorithms(config: HostConfig) -> dict[str, str]:
 
 def _environment(config: HostConfig) -> tuple[tuple[str, str], ...]:
     """What SendEnv and SetEnv ask for; a server takes what its AcceptEnv allows."""
-    found: dict[str, str] = {}
+    patterns: list[str] = []
     for value in config.all("sendenv"):
-        for pattern in value.words:
-            found.update({name: text for name, text in os.environ.items() if fnmatchcase(name, pattern)})
-    for value in config.all("setenv"):
         for word in value.words:
-            name, _, text = word.partition("=")
-            found[name] = text
-    return tuple(found.items())
+            if word.startswith("-"):  # takes out what was asked for before
+                patterns = [pattern for pattern in patterns if not fnmatchcase(pattern, word[1:])]
+            else:
+                patterns.append(word)
+    set_here: dict[str, str] = {}
+    setenv = config.get("setenv")
+    for word in setenv.words if setenv else ():
+        name, _, text = word.partition("=")
+        set_here.setdefault(name, text)
+    sent = {name: text for name, text in os.environ.items() if any(fnmatchcase(name, one) for one in patterns)}
+    return tuple({**sent, **set_here}.items())
 
 
 @dataclass(frozen=True, slots=True)

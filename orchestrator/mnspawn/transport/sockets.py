@@ -6,16 +6,14 @@ import errno
 import os
 import socket
 import subprocess
-import threading
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from mnspawn import errors
 from mnspawn.transport.route import Hop
+from mnspawn.transport.threads import in_daemon_thread
 
-T = TypeVar("T")
 _LOOKUPS = 32  # names looked up at once: a slow DNS server must not make hosts wait for each other
 _READ_MOST = 131072  # asyncio asks for twice as much; asyncssh copies what it has read ahead twice for every packet
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
@@ -78,7 +76,7 @@ class Dialler:
             return list(ask(flags=socket.AI_NUMERICHOST))
         try:
             async with self._lookups:
-                return list(await _in_daemon_thread(ask))
+                return list(await in_daemon_thread(ask))
         except (socket.gaierror, UnicodeError) as exc:
             raise name_unknown(exc, hop) from exc
 
@@ -109,32 +107,6 @@ class Dialler:
             proxy.kill()
             proxy.wait()
         self._proxies.clear()
-
-
-async def _in_daemon_thread(work: Callable[[], T]) -> T:
-    """Run what may hang in a thread that holds up nobody's exit: an executor's threads are waited for at the end."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: Exception | None) -> None:
-        if future.done():  # nobody waits any more
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(cast(T, result))
-
-    def run() -> None:
-        result, error = None, None
-        try:
-            result = work()
-        except Exception as exc:  # noqa: BLE001 -- raised where the result is awaited
-            error = exc
-        with contextlib.suppress(RuntimeError):  # the loop is closed: as above
-            loop.call_soon_threadsafe(settle, result, error)
-
-    threading.Thread(target=run, name="lookup", daemon=True).start()
-    return await future
 
 
 def name_unknown(exc: Exception, hop: Hop) -> errors.HostError:

@@ -6,33 +6,22 @@ there: CanonicalizeHostname (the openssh transport has it).
 """
 
 import getpass
-import glob
 import hashlib
-import logging
 import os
 import re
 import socket
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from mnspawn.errors import UsageError
-from mnspawn.transport.ssh_keywords import misspelt
+from mnspawn.errors import ConnectTimeout, TransportUnavailable, UsageError
+from mnspawn.transport import names, ssh_values
+from mnspawn.transport.match_exec import Commands, Late
+from mnspawn.transport.patterns import matches_any
+from mnspawn.transport.ssh_config_lines import Line, criteria, mentions_final, parse
 
-log = logging.getLogger(__name__)
-
-# the rest of the line is one value
-_RAW = {"proxycommand", "remotecommand", "localcommand", "knownhostscommand"}
-_APPENDED = {"identityfile", "certificatefile", "sendenv", "setenv"}
-_MAX_DEPTH = 16  # of Include, as OpenSSH
-_NO_ARGUMENT = {"all", "canonical", "final"}
-_WITH_ARGUMENT = {"exec", "host", "originalhost", "user", "localuser", "localnetwork", "tagged"} | {
-    "version",
-    "sessiontype",
-    "command",
-}
+_APPENDED = {"identityfile", "certificatefile", "sendenv"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,50 +36,79 @@ class Value:
         return " ".join(self.words)
 
 
-@dataclass(slots=True)
-class _Line:
-    keyword: str
-    words: tuple[str, ...]
-    origin: str
-    included: "list[list[_Line]]" = field(default_factory=list)
-
-
 class SshConfig:
-    """The files, parsed.
+    """The files, parsed. Who is done with it closes it, so that no command of a `Match exec` is left.
 
     Args:
         path: the only file to read; else ~/.ssh/config and /etc/ssh/ssh_config, where they exist.
+        patience: seconds that the commands of one look-up may take.
 
     Raises:
         UsageError: a file can't be read or is not ssh_config; `place` is file:line.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
-        user = Path("~/.ssh/config").expanduser()
-        system = Path("/etc/ssh/ssh_config")
-        self._files: list[list[_Line]] = []
+    def __init__(self, path: Path | None = None, *, patience: float = 15.0) -> None:
+        self._patience = patience
+        self._commands = Commands()
+        folder, system = Path("~/.ssh").expanduser(), Path("/etc/ssh")
+        self._files: list[list[Line]] = []
         if path is not None:
-            self._files.append(_parse(path, Path("~/.ssh").expanduser(), 0))
+            self._files.append(parse(path, folder, must_be_safe=False))
         else:
-            if user.exists():
-                _check_permissions(user)
-                self._files.append(_parse(user, user.parent, 0))
-            if system.exists():
-                self._files.append(_parse(system, system.parent, 0))
-        self._has_final = any(_mentions_final(file) for file in self._files)
+            if (folder / "config").exists():
+                self._files.append(parse(folder / "config", folder))
+            if (system / "ssh_config").exists():
+                self._files.append(parse(system / "ssh_config", system, must_be_safe=False))
+        self._has_final = any(mentions_final(file) for file in self._files)
 
     def lookup(self, name: str, user: str | None = None, port: int | None = None) -> "HostConfig":
-        """What holds for the host that the user calls `name`, with the user and port that were given beside it."""
-        first = _Lookup(name, name, user, port, is_final=False)
+        """What holds for the host that the user calls `name`, with the user and port that were given beside it.
+
+        Raises:
+            UsageError: something can't be used; `place` is file:line.
+            HostError: a command takes too long, or only ssh itself can tell.
+        """
+        succeeds = _Patient(self._commands, self._patience)
+        first = _Lookup(HostConfig(name, user, port), name, succeeds, is_final=False)
         first.read(self._files)
         if not self._has_final:
             return first.found
-        second = _Lookup(name, first.found.hostname, user, port, is_final=True)
+        host = first.found.hostname.lower()
+        second = _Lookup(HostConfig(name, user, port), host, succeeds, is_final=True)
         second.found.values.update(first.found.values)
+        given = first.found.get("hostname")  # settled by now, as for ssh
+        second.found.values["hostname"] = [Value((host.replace("%", "%%"),), given.origin if given else "default")]
         for keyword in _APPENDED & first.found.values.keys():
             second.found.values[keyword] = list(first.found.values[keyword])
         second.read(self._files)
         return second.found
+
+    def close(self) -> None:
+        self._commands.close()
+
+
+class _Patient:
+    """Asks commands on behalf of one look-up, whose patience they share."""
+
+    def __init__(self, commands: Commands, patience: float) -> None:
+        self._commands = commands
+        self._patience = patience
+        self._deadline = time.monotonic() + patience
+
+    def __call__(self, command: str, name: str, origin: str) -> bool:
+        try:
+            return self._commands.succeed(command, self._deadline)
+        except OSError as exc:
+            hint = "the environment's SHELL runs it"
+            raise UsageError(
+                f"the command of Match exec can't be run: {exc.strerror}", place=origin, hint=hint
+            ) from exc
+        except Late:
+            raise ConnectTimeout(
+                f"{origin}: the command of Match exec does not end within {self._patience:g} s",
+                host=name,
+                hint=f"see what it waits for: {command}",
+            ) from None
 
 
 class HostConfig:
@@ -119,26 +137,18 @@ class HostConfig:
         value = self.get(keyword)
         if value is None:
             return default
-        if value.text.lower() not in ("yes", "true", "no", "false"):
-            raise UsageError(f"expected yes or no, found {value.text!r}", place=value.origin)
         return value.text.lower() in ("yes", "true")
 
-    def number(self, keyword: str) -> int | None:
-        """A whole number, or a time as sshd_config(5) writes them (1m30s)."""
+    def seconds(self, keyword: str) -> int | None:
         value = self.get(keyword)
-        if value is None or value.text.lower() == "none":
-            return None
-        if not re.fullmatch(r"(?:\d+[smhdw])*\d*", value.text.lower()):
-            raise UsageError(f"expected a number, found {value.text!r}", place=value.origin)
-        units = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-        return sum(int(n) * units[unit] for n, unit in re.findall(r"(\d+)([smhdw]?)", value.text.lower()))
+        return None if value is None or value.text == "none" else ssh_values.seconds_of(value.text)
 
     @property
     def hostname(self) -> str:
         value = self.get("hostname")
         if value is None:
             return self.name
-        return _expand(value.text, {"%": "%", "h": self.name}, value.origin)
+        return expand_tokens(value.text, {"%": "%", "h": self.name}, value.origin)
 
     @property
     def user(self) -> str:
@@ -146,18 +156,29 @@ class HostConfig:
 
     @property
     def port(self) -> int:
-        return self.number("port") or 22
+        text = self.text("port")
+        return 22 if text is None else ssh_values.port_of(text) or 0
 
-    def expand(self, value: Value, word: str | None = None) -> str:
+    def expand(self, value: Value, word: str | None = None, tokens: dict[str, str] | None = None) -> str:
         """A file name, command or the like with its tokens, variables and leading ~ expanded."""
-        text = word if word is not None else value.text
-        text = re.sub(r"\$\{(.*?)\}", lambda match: _variable(match.group(1), value.origin), text)
-        text = _expand(text, self.tokens(), value.origin)
-        return os.path.expanduser(text)
+        text = os.path.expanduser(word if word is not None else value.text)
+        tokens = tokens or self.tokens()
+        parts = re.split(r"(\$\{.*?\})", text)  # what comes out of a variable is not looked at again
+        return "".join(
+            _variable(part[2:-1], value.origin) if index % 2 else expand_tokens(part, tokens, value.origin)
+            for index, part in enumerate(parts)
+        )
 
-    def tokens(self) -> dict[str, str]:
-        local, host, port, user = socket.gethostname(), self.hostname, str(self.port), self.user
+    def tokens(self, host: str | None = None) -> dict[str, str]:
+        """What each %-token stands for.
+
+        Args:
+            host: where the host is dialled, for %h; while the files are still read it is not known yet.
+        """
+        local, port, user = socket.gethostname(), str(self.port), self.user
+        host = host if host is not None else self.hostname.lower()
         jump = self.text("proxyjump") or ""
+        alias = self.text("hostkeyalias")
         digest = hashlib.sha1(f"{local}{host}{port}{user}{jump}".encode(), usedforsecurity=False).hexdigest()
         return {
             "%": "%",
@@ -166,7 +187,7 @@ class HostConfig:
             "h": host,
             "i": str(os.getuid()),
             "j": jump,
-            "k": self.text("hostkeyalias") or self.name,
+            "k": alias.lower() if alias else self.name,
             "L": local.partition(".")[0],
             "l": local,
             "n": self.name,
@@ -179,16 +200,17 @@ class HostConfig:
 class _Lookup:
     """One pass over the files for one host."""
 
-    def __init__(self, name: str, host: str, user: str | None, port: int | None, *, is_final: bool) -> None:
-        self.found = HostConfig(name, user, port)
+    def __init__(self, found: HostConfig, host: str, succeeds: _Patient, *, is_final: bool) -> None:
+        self.found = found
         self._host = host  # what Host patterns are held against
+        self._succeeds = succeeds
         self._is_final = is_final
 
-    def read(self, files: Sequence[list[_Line]]) -> None:
+    def read(self, files: Sequence[list[Line]]) -> None:
         for file in files:
             self._read_file(file, True)
 
-    def _read_file(self, lines: list[_Line], is_active: bool) -> None:
+    def _read_file(self, lines: list[Line], is_active: bool) -> None:
         may_match = is_active  # a file included by a block that does not hold gives nothing at all
         for line in lines:
             if line.keyword == "host":
@@ -201,33 +223,37 @@ class _Lookup:
             elif is_active:
                 self._take(line)
 
-    def _take(self, line: _Line) -> None:
+    def _take(self, line: Line) -> None:
         values = self.found.values
         if line.keyword in _APPENDED:
             given = values.setdefault(line.keyword, [])
-            if all(value.words != line.words for value in given):
+            if line.keyword == "sendenv" or all(value.words != line.words for value in given):
                 given.append(Value(line.words, line.origin))
-        elif line.keyword in ("proxyjump", "proxycommand"):  # whichever comes first
-            if "proxyjump" not in values and "proxycommand" not in values:
-                values[line.keyword] = [Value(line.words, line.origin)]
-        else:
+        elif not self._has_way(line.keyword):
             values.setdefault(line.keyword, [Value(line.words, line.origin)])
 
-    def _matches(self, line: _Line) -> bool:
+    def _has_way(self, keyword: str) -> bool:
+        """Of ProxyJump and ProxyCommand whichever comes first holds; but `ProxyJump none` leaves room for a command."""
+        if keyword == "proxyjump":
+            return "proxycommand" in self.found.values
+        return keyword == "proxycommand" and (self.found.text("proxyjump") or "none").lower() != "none"
+
+    def _matches(self, line: Line) -> bool:
         holds = True
-        for is_negated, criterion, argument in _criteria(line):
+        for is_negated, criterion, argument in criteria(line):
             if not holds:
                 return False
             holds = self._holds(criterion, argument, line.origin) is not is_negated
         return holds
 
     def _holds(self, criterion: str, argument: str, origin: str) -> bool:
+        found = self.found
         facts: dict[str, Callable[[], str]] = {
-            "host": lambda: self.found.hostname if "hostname" in self.found.values else self._host,
-            "originalhost": lambda: self.found.name,
-            "user": lambda: self.found.user,
+            "host": lambda: found.hostname if "hostname" in found.values else self._host,
+            "originalhost": lambda: found.name,
+            "user": lambda: found.user,
             "localuser": getpass.getuser,
-            "tagged": lambda: self.found.text("tag") or "",
+            "tagged": lambda: found.text("tag") or "",
             "sessiontype": lambda: "exec",
             "command": lambda: "",
         }
@@ -236,133 +262,36 @@ class _Lookup:
         if criterion in ("canonical", "final"):
             return self._is_final
         if criterion == "exec":
-            return _succeeds(self.found.expand(Value((argument,), origin)))
+            return self._succeeds(self._command(argument, origin), found.name, origin)
         if criterion in facts:
-            return matches_any(facts[criterion](), argument.split(","))
-        raise UsageError(f"Match {criterion} is not supported here", place=origin, hint="use the openssh transport")
+            is_host = criterion in ("host", "originalhost")
+            return matches_any(facts[criterion](), argument.split(","), ignores_case=is_host)
+        raise TransportUnavailable(
+            f"{origin}: only ssh itself knows Match {criterion}", host=found.name, hint="--transport openssh"
+        )
+
+    def _command(self, argument: str, origin: str) -> str:
+        """The command line of a Match exec: names in it reach a shell."""
+        value = Value((argument,), origin)
+        tokens = self.found.tokens(self.found.hostname)
+        if re.search("%[hnk]", argument):
+            for name in (tokens["h"], tokens["n"], tokens["k"]):
+                names.check_host(name, origin)
+        if "%r" in argument:
+            names.check_user(tokens["r"], origin)
+        return self.found.expand(value, tokens=tokens)
 
 
-# -- lines
+# -- tokens
 
 
-def _parse(path: Path, folder: Path, depth: int) -> list[_Line]:
-    try:
-        text = path.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as exc:
-        raise UsageError(f"can't read it: {exc.strerror}", place=str(path)) from exc
-    return list(_parse_lines(text, path, folder, depth))
+def expand_tokens(text: str, tokens: dict[str, str], origin: str | None) -> str:
+    """Replace %h and the like.
 
+    Raises:
+        UsageError: there is no such token here.
+    """
 
-def _parse_lines(text: str, path: Path, folder: Path, depth: int) -> Iterator[_Line]:
-    ignored: list[str] = []
-    for number, raw in enumerate(text.split("\n"), 1):
-        origin = f"{path}:{number}"
-        stripped = raw.strip(" \t\r\f\ufeff")
-        if not stripped or stripped.startswith("#"):
-            continue
-        match = re.match(r'("[^"]*"|[^\s=]+)(?:\s*=\s*|\s+|$)(.*)', stripped)
-        if match is None:
-            raise UsageError(f"expected a keyword, found {stripped!r}", place=origin)
-        keyword, rest = match.group(1).strip('"').lower(), match.group(2)
-        words = (rest.strip(),) if keyword in _RAW else tuple(_split(rest, origin))
-        if not words or not words[0]:
-            raise UsageError(f"expected a value after {match.group(1)}", place=origin)
-        if keyword == "ignoreunknown":
-            ignored += (pattern for word in words for pattern in word.split(","))
-        elif meant := misspelt(keyword, ignored):
-            raise UsageError(f"expected a keyword such as {meant}, found {match.group(1)}", place=origin)
-        line = _Line(keyword, words, origin)
-        if keyword == "include":
-            if depth >= _MAX_DEPTH:
-                raise UsageError("too many files include each other", place=origin)
-            for pattern in words:
-                for name in sorted(glob.glob(str(folder / os.path.expanduser(pattern)))):
-                    if os.path.isfile(name):
-                        line.included.append(_parse(Path(name), folder, depth + 1))
-        elif keyword == "match":
-            list(_criteria(line))
-        yield line
-
-
-def _split(text: str, origin: str) -> Iterator[str]:
-    """Words as OpenSSH splits them: quotes, a few escapes, a comment at the end."""
-    position = 0
-    while position < len(text):
-        if text[position] in " \t":
-            position += 1
-            continue
-        if text[position] == "#":
-            return
-        word, quote = "", ""
-        while position < len(text) and (quote or text[position] not in " \t"):
-            char, following = text[position], text[position + 1 : position + 2]
-            if char == "\\" and following and (following in "\"'\\" or (not quote and following == " ")):
-                word, position = word + following, position + 2
-                continue
-            if not quote and char in "\"'":
-                quote = char
-            elif char == quote:
-                quote = ""
-            else:
-                word += char
-            position += 1
-        if quote:
-            raise UsageError(f"a {quote} is not closed", place=origin)
-        yield word
-
-
-def _criteria(line: _Line) -> Iterator[tuple[bool, str, str]]:
-    """(negated, criterion, argument) of a Match line."""
-    words = list(line.words)
-    while words:
-        word, _, argument = words.pop(0).partition("=")
-        criterion = word.lower().removeprefix("!")
-        if criterion in _WITH_ARGUMENT and not argument:
-            if not words:
-                raise UsageError(f"expected a pattern after Match {criterion}", place=line.origin)
-            argument = words.pop(0)
-        elif criterion not in _NO_ARGUMENT | _WITH_ARGUMENT:
-            raise UsageError(f"no such criterion of Match: {criterion!r}", place=line.origin)
-        yield word.startswith("!"), criterion, argument
-
-
-def _mentions_final(lines: list[_Line]) -> bool:
-    return any(
-        (line.keyword == "match" and any(criterion == "final" for _, criterion, _ in _criteria(line)))
-        or any(_mentions_final(included) for included in line.included)
-        for line in lines
-    )
-
-
-def _check_permissions(path: Path) -> None:
-    status = path.stat()
-    if status.st_uid not in (0, os.getuid()) or status.st_mode & 0o022:
-        raise UsageError("others may write to it", place=str(path), hint=f"chmod go-w {path}")
-
-
-# -- patterns, tokens, commands
-
-
-def matches_any(text: str, patterns: Sequence[str]) -> bool:
-    """As match_pattern_list of OpenSSH: a negated pattern that matches decides."""
-    found, lowered = False, text.lower()
-    for pattern in patterns:
-        bare = pattern.removeprefix("!")
-        is_plain = "*" not in bare and "?" not in bare  # most are, and some files have thousands
-        if bare.lower() == lowered if is_plain else _pattern(bare).fullmatch(text):
-            if pattern.startswith("!"):
-                return False
-            found = True
-    return found
-
-
-@lru_cache(maxsize=4096)
-def _pattern(pattern: str) -> re.Pattern[str]:
-    parts = {"*": ".*", "?": "."}
-    return re.compile("".join(parts.get(char) or re.escape(char) for char in pattern), re.IGNORECASE | re.DOTALL)
-
-
-def _expand(text: str, tokens: dict[str, str], origin: str) -> str:
     def token(match: re.Match[str]) -> str:
         if match.group(1) not in tokens:
             raise UsageError(f"unknown token {match.group(0)!r}", place=origin)
@@ -375,11 +304,3 @@ def _variable(name: str, origin: str) -> str:
     if name not in os.environ:
         raise UsageError(f"the environment has no {name}", place=origin)
     return os.environ[name]
-
-
-@lru_cache(maxsize=1024)
-def _succeeds(command: str) -> bool:
-    """Whether a Match exec command does. Asked once per run and command: that is once per host, with %h."""
-    shell = os.environ.get("SHELL") or "/bin/sh"
-    silent = subprocess.DEVNULL
-    return subprocess.run([shell, "-c", command], stdin=silent, stdout=silent, stderr=silent).returncode == 0

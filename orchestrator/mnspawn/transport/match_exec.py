@@ -1,0 +1,104 @@
+"""Commands of ssh_config (`Match exec`) that decide what holds for a host: each is run once, and ends in time."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+
+
+class Late(Exception):
+    """A command has not ended in time, or is not waited for any more."""
+
+
+class Commands:
+    """Runs each command once, whoever asks for it; may be used by several threads.
+
+    A command has a session of its own: no terminal to ask anything on, and all that it starts ends with it when it
+    takes too long.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: dict[str, _Answer] = {}
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._is_closed = False
+
+    def succeed(self, command: str, deadline: float) -> bool:
+        """Whether a command's exit status is 0.
+
+        Args:
+            deadline: by time.monotonic(); of all who ask the first one's holds for the command.
+
+        Raises:
+            Late: it took longer. It has been ended, and is not run again.
+            OSError: there is no such shell.
+        """
+        with self._lock:
+            answer = self._answers.get(command)
+            is_first = answer is None
+            if answer is None:
+                answer = self._answers[command] = _Answer()
+        if is_first:
+            try:
+                answer.status = self._run(command, deadline)
+            except OSError as exc:
+                answer.error = exc
+            finally:
+                answer.is_there.set()
+        answer.is_there.wait()
+        if answer.error is not None:
+            raise answer.error
+        if answer.status is None:
+            raise Late
+        return answer.status == 0
+
+    def _run(self, command: str, deadline: float) -> int | None:
+        shell = os.environ.get("SHELL") or "/bin/sh"
+        silent = subprocess.DEVNULL
+        with self._lock:
+            if self._is_closed:
+                return None
+            running = subprocess.Popen(
+                [shell, "-c", command], stdin=silent, stdout=silent, stderr=silent, start_new_session=True
+            )
+            self._running[command] = running
+        try:
+            status: int | None = running.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            status = None
+            end(running)
+        except BaseException:  # Ctrl-C, where no loop takes it
+            end(running)
+            raise
+        with self._lock:
+            del self._running[command]
+            return None if self._is_closed else status
+
+    def close(self) -> None:
+        """End what still runs; who waits for it hears at once."""
+        with self._lock:
+            self._is_closed = True
+            for running in self._running.values():
+                signal_group(running)
+
+
+class _Answer:
+    def __init__(self) -> None:
+        self.is_there = threading.Event()
+        self.status: int | None = None
+        self.error: OSError | None = None
+
+
+def signal_group(process: "subprocess.Popen[bytes]", number: int = signal.SIGKILL) -> None:
+    """Send a signal to a process that leads its own group, and to all in that group."""
+    if process.returncode is None:  # not reaped: the number is still its own
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a process with its group, and reap it."""
+    signal_group(process)
+    process.wait()
