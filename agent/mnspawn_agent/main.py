@@ -130,7 +130,7 @@ def _answer(link_out: int, mode: str, words: List[str]) -> int:
         run, node_rank, verb = words[:3]
         order: Dict[str, Any] = {"command": verb}
         if verb == "stop":
-            order["grace"] = float(words[3])
+            order.update(grace=float(words[3]), who=words[4])
         elif verb == "signal":
             order.update(signal=words[3], ranks=[int(rank) for rank in words[4:]] or None)
         answer = manage.command(run, node_rank, order)

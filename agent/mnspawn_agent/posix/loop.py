@@ -278,7 +278,7 @@ class Agent:
             command = json.loads(line.decode("utf-8"))
             kind = command["command"]
             if kind == "stop":
-                self._stop("asked for by mnspawn stop", float(command["grace"]))
+                self._stop("asked for by %s" % command["who"], float(command["grace"]))
             elif kind == "signal" and self._supervisor is not None:
                 self._supervisor.pass_signal(str(command["signal"]), command["ranks"])
             elif kind == "detach":

@@ -143,14 +143,15 @@ def look(
     looking = view if reader is None else until_nobody_reads(view, reader, is_refused)
     sight: Sight | None = asyncio.run(closing(looking, listeners))
     if sight is not None and sight.has_ended:
-        remember_end(known, sight.report)
+        remember_end(known, sight.report, is_better=options.is_in_charge)
     return sight
 
 
-def remember_end(known: KnownRun, report: RunReport) -> None:
-    """Write down how a run that is known here has ended, where nobody has done it yet."""
+def remember_end(known: KnownRun, report: RunReport, *, is_better: bool = False) -> None:
+    """Write down how a run that is known here has ended, where nobody has done it yet or we know better."""
     known_runs = registry()
-    if (known_runs.folder(known.run) / "run.json").exists() and known_runs.report(known.run) is None:
+    is_new = is_better or known_runs.report(known.run) is None
+    if is_new and (known_runs.folder(known.run) / "run.json").exists():
         try:
             known_runs.write_report(known.run, report.describe())
         except OSError as exc:

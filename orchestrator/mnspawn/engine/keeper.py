@@ -51,7 +51,7 @@ def keep(registry: Path, run: str) -> int:
             return 0  # somebody else does
         known = known_runs.read(run)
         sight = asyncio.run(View(known, (), ViewOptions(streams=(), is_in_charge=True)).execute())
-        if sight.has_ended:
+        if sight.has_ended and known_runs.report(run) is None:  # who was attached may know more of the end
             known_runs.write_report(run, sight.report.describe())
     return 0
 

@@ -143,10 +143,13 @@ class View:
                 if glance.is_settled:
                     return
                 unseen_since, delay = heard, RETRY_FIRST
-            except _RunUnknown as exc:  # a removed folder does not come back
+            except _RunUnknown as exc:
                 self._errors[glance.name] = exc
-                self._settle(glance)
-                return
+                glance.is_unknown = True
+                if not self._options.is_in_charge or all(g.is_settled or g.is_unknown for g in self._glances):
+                    self._settle(glance)  # a removed folder does not come back
+                    return
+                # else the run goes on elsewhere: a host that has lost its part of it (a reboot) is lost for good
             except HostError as exc:
                 self._errors[glance.name] = exc
             finally:
@@ -176,8 +179,11 @@ class View:
         if not counts or now - unseen_since < LOST_AFTER:
             return False
         reason = f"no link for {now - unseen_since:.0f} s"
+        if glance.is_unknown:
+            reason = "it knows nothing of the run any more"
         self._audience.tell(seen.HostLost(time.time(), glance.name, reason))
         glance.is_settled = glance.has_ended = True
+        self._errors.pop(glance.name, None)  # the report says it
         self._machine.lost(glance.index, reason, unseen_since, False, now)
         self._act()
         return True
@@ -190,6 +196,7 @@ class View:
         found = await join.enter(connection, glance.name, words, self._python(glance), known.ssh.connect_timeout)
         if found is None:
             raise _RunUnknown(f"knows nothing of run {known.run}", host=glance.name)
+        glance.is_unknown = False
         process, diagnostics, first = found
         window = min(WINDOW_MOST, max(WINDOW_LEAST, WINDOW_TOTAL // len(self._glances)))
         offsets = glance.session.offsets if glance.session is not None else {}
@@ -271,6 +278,13 @@ class View:
     def _local_rank(self, glance: "Glance", rank: int) -> int:
         return self._known.ranks[glance.index].index(rank)
 
+    @property
+    def _who(self) -> str:
+        """Who stops the run, for those who ask its hosts why it ended."""
+        if self._options.stop is not None:
+            return "mnspawn stop"
+        return "mnspawn attach" if self._options.handle_signals else "the keeper"
+
     # -- actions ---------------------------------------------------------------------------------------------------
     def _act(self) -> None:
         for action in self._machine.actions():
@@ -279,7 +293,7 @@ class View:
             elif isinstance(action, policy.StopAll) and (self._options.is_in_charge or self._options.stop is not None):
                 self._audience.tell(seen.RunStopping(time.time(), action.reason, action.grace <= 0))
                 for glance in self._glances:
-                    self._group.create_task(self._order(glance, "stop", f"{action.grace:g}"), name="order")
+                    self._group.create_task(self._order(glance, "stop", f"{action.grace:g}", self._who), name="order")
         if self._machine.state is policy.RunState.DONE and all(g.is_settled for g in self._glances):
             self._finished.set()
 
@@ -330,6 +344,7 @@ class Glance:
         self.wake = asyncio.Event()
         self.owed = 0
         self.is_settled = False
+        self.is_unknown = False  # there: its folder is gone
         self.has_ended = False  # the pod, as far as the host knows
         self.last_heard = 0.0
         self._told: set[object] = set()

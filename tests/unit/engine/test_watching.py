@@ -1,0 +1,90 @@
+"""Looking at a run whose hosts answer strangely."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from mnspawn.core.said import Exited
+from mnspawn.engine import watching
+from mnspawn.engine.registry import KnownRun
+from mnspawn.engine.watching import Glance, Sight, View, ViewOptions
+from mnspawn_inventory import Host
+
+KNOWN = KnownRun("1a2b3c4d", (Host(name="a"), Host(name="b")), (1, 1))
+
+
+class Wire:
+    """A connection to a host that does nothing by itself."""
+
+    async def close(self) -> None:
+        pass
+
+
+class Hosts:
+    """What `reach_hosts` gives."""
+
+    async def dial(self, timeout: float) -> AsyncIterator[tuple[int, Wire]]:
+        for index in (0, 1):
+            yield index, Wire()
+
+    async def connect(self, index: int) -> Wire:
+        return Wire()
+
+
+def look(
+    monkeypatch: pytest.MonkeyPatch, options: ViewOptions, *, has_ended: bool
+) -> tuple[Sight, list[tuple[str, ...]]]:
+    """Host a knows the run, host b has lost its folder; gives what was seen and what was ordered."""
+    orders: list[tuple[str, ...]] = []
+    stopped = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def reach(*_: Any) -> AsyncIterator[Hosts]:
+        yield Hosts()
+
+    async def ask_on(connection: Any, host: str, words: tuple[str, ...], *_: Any) -> None:
+        orders.append((host, *words))
+        stopped.set()
+
+    async def look_at(view: View, glance: Glance, connection: Any) -> float:
+        if glance.name == "b":
+            raise watching._RunUnknown("knows nothing of run 1a2b3c4d", host="b")
+        glance.connection = connection
+        if not has_ended:
+            await stopped.wait()
+        view._take(glance, Exited(0, 7, 0 if has_ended else -15, 1.0, 1.0, not has_ended, False, False, ()))
+        glance.has_ended = True
+        view._settle(glance)
+        return 0.0
+
+    monkeypatch.setattr(watching, "reach_hosts", reach)
+    monkeypatch.setattr(watching, "ask_on", ask_on)
+    monkeypatch.setattr(watching, "LOST_AFTER", 0.05)
+    monkeypatch.setattr(watching, "RETRY_FIRST", 0.01)
+    monkeypatch.setattr(View, "_look", look_at)
+
+    async def execute() -> Sight:
+        async with asyncio.timeout(5):
+            return await View(KNOWN, (), options).execute()
+
+    return asyncio.run(execute()), orders
+
+
+def test_a_host_that_has_lost_its_part_of_a_run_stops_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    sight, orders = look(monkeypatch, ViewOptions(streams=(), is_in_charge=True), has_ended=False)
+    assert orders == [("a", "order", "1a2b3c4d", "0", "stop", "10", "the keeper")]
+    assert (sight.has_ended, sight.errors) == (True, {})
+    assert (sight.report.exit_status, sight.report.hosts[1].lost) == (5, "it knows nothing of the run any more")
+
+
+def test_of_a_run_that_has_ended_a_removed_folder_is_only_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    sight, orders = look(monkeypatch, ViewOptions(streams=(), is_in_charge=True), has_ended=True)
+    assert (sight.has_ended, list(sight.errors), orders) == (False, ["b"], [])
+
+
+def test_who_only_looks_waits_for_no_host_that_knows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    sight, orders = look(monkeypatch, ViewOptions(streams=()), has_ended=True)
+    assert (sight.has_ended, list(sight.errors), orders) == (False, ["b"], [])
