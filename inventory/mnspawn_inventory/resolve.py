@@ -34,8 +34,8 @@ def resolve(
         hosts: a host expression; names are looked up in the hostfile or inventory given, where they must be, else in
             the user's and the project's own inventory, else they are plain SSH names.
         ips: the same in Paddle's word. An address is looked up as such, too, and is the data address of its host.
-        hostfile: a file whose hosts all take part, unless `hosts` chooses among them. What it does not say of a host
-            is looked up in the inventory.
+        hostfile: a file whose hosts all take part, unless `hosts` or `ips` chooses among them. What it does not say of
+            a host is looked up in the inventory.
         inventory: the same for an inventory of any format.
         include: keep only these hosts and devices.
         exclude: then drop these.
@@ -54,15 +54,15 @@ def resolve(
     known = _read(inventory, "--inventory", cwd) if inventory is not None else own
     listed = _read(hostfile, "--hostfile", cwd, environ) if hostfile is not None else None
     notes: tuple[str, ...] = ()
-    if hosts is not None and place is not None:
+    text = hosts if hosts is not None else ips
+    if text is not None and place is not None:
         within = _completed(listed, known) if listed is not None else known
-        chosen = select.choose(hosts, within, place, strict=listed is not None or inventory is not None)
-        kind, source = "hosts", "--hosts"
-    elif ips is not None and place is not None:
-        within = known
-        listed_hosts = select.choose(ips, within, place)
-        chosen = _by_address(listed_hosts, known, place, strict=inventory is not None)
-        kind, source = "ips", "--ips"
+        is_strict = listed is not None or inventory is not None
+        if hosts is not None:
+            chosen = select.choose(text, within, place, strict=is_strict)
+        else:  # a name that is not there may be the address of one that is
+            chosen = _by_address(select.choose(text, within, place), within, place, strict=is_strict)
+        kind, source = ("hosts", "--hosts") if hosts is not None else ("ips", "--ips")
     else:
         allocated = find_allocation(environ) if listed is None and inventory is None else None
         explicit = listed if listed is not None else known if inventory is not None else allocated
@@ -193,6 +193,8 @@ def _by_address(hosts: tuple[Host, ...], known: Inventory | None, place: Origin,
             one = replace(host, data_address=host.name)
             if host.name in by_address:
                 one = _over(by_address[host.name], one)
+        elif names.is_address(host.name) and host.data_address is None:
+            one = replace(host, data_address=host.name)
         if strict and one.name not in there:
             raise select.unknown(host.name, there, known, place)
         if one.name in found:

@@ -115,8 +115,9 @@ def show(
 def _one_host(name: str, settings: Settings) -> "Host":
     from mnspawn_inventory import InventoryError, resolve
 
-    if settings.origin("hosts").layer == "argument":
-        raise UsageError("expected one NAME instead", place="--hosts")
+    for option in ("hosts", "ips"):
+        if settings.origin(option).layer == "argument":
+            raise UsageError("expected one NAME instead", place=f"--{option}")
     hostfile, inventory = (None if path is None else str(path) for path in (settings.hostfile, settings.inventory))
     try:
         chosen = resolve(hosts=name, hostfile=hostfile, inventory=inventory, environ=os.environ).hosts

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mnspawn_inventory import Host
 
 SHARED = (
-    "hosts", "hostfile", "inventory", "include", "exclude", "limit", "sandbox",
+    "hosts", "ips", "hostfile", "inventory", "include", "exclude", "limit", "sandbox",
     "ssh_config", "transport", "host_key_check", "connect_timeout", "verbose",
 )  # fmt: skip
 HEADING, HEADED = "Hosts and SSH", frozenset(SHARED) - {"verbose"}
@@ -72,8 +72,9 @@ def settings_of(given: dict[str, object], positional: Sequence[str] | None) -> S
     """
     if not positional:
         return resolve(given, os.environ)
-    if given.get("hosts") is not None:
-        raise UsageError("expected hosts once, found --hosts as well", place="HOSTS")
+    for name in ("hosts", "ips"):
+        if given.get(name) is not None:
+            raise UsageError(f"expected hosts once, found --{name} as well", place="HOSTS")
     settings = resolve({**given, "hosts": ",".join(positional)}, os.environ)
     return replace(settings, origins={**settings.origins, "hosts": Origin("positional", "HOSTS")})
 

@@ -84,6 +84,21 @@ def test_ips_mean_the_same_as_hosts(tmp_path: Path) -> None:
         resolve(ips="10.0.0.9", inventory=str(tmp_path / "mnspawn.toml"), environ={})
 
 
+def test_ips_choose_among_the_hosts_of_a_hostfile_as_hosts_do(tmp_path: Path) -> None:
+    hostfile = write(tmp_path / "hosts", "n1 slots=2\nn2\n10.0.0.3 slots=4\n")
+    write(tmp_path / "mnspawn.toml", '[hosts.n2]\ndata_address = "10.0.0.2"\n')
+    for text in ("n2,n1", "n1:3", "n*"):
+        by_ips = resolve(ips=text, hostfile=hostfile, environ={}, cwd=tmp_path).hosts
+        assert by_ips == resolve(hosts=text, hostfile=hostfile, environ={}, cwd=tmp_path).hosts
+    found = resolve(ips="10.0.0.3,10.0.0.2", hostfile=hostfile, environ={}, cwd=tmp_path).hosts
+    assert [(host.name, host.data_address, host.slots) for host in found] == [
+        ("10.0.0.3", "10.0.0.3", 4),
+        ("n2", "10.0.0.2", None),
+    ]
+    with pytest.raises(InventoryError, match=r"^--ips: no such host in "):
+        resolve(ips="n9", hostfile=hostfile, environ={}, cwd=tmp_path)
+
+
 SLURM = {"SLURM_JOB_NODELIST": "n[1-2],m", "SLURM_TASKS_PER_NODE": "2(x2),4"}
 
 
