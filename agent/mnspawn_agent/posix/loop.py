@@ -20,7 +20,6 @@ CHUNK = 131072
 COMMAND = b"{"  # a command line from the control socket; frames begin with a zero byte
 HEARD = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 INOTIFY_PAUSE = 0.1  # between two looks at files that nobody reads for now
-LINGER = 2.0  # orphan graces for which a verdict that nobody has asked for yet is held ready after the first
 OUTPUT_PAUSE = 0.004  # between two looks at output, so that a chatty trainer makes few frames instead of many
 
 
@@ -49,7 +48,6 @@ class Agent:
         self._new_wires: Dict[int, Wire] = {}
         self._output_at = 0.0
         self._inotify_at = 0.0
-        self._leave_at = 0.0  # not before, when a controller may still ask how it went
         self._is_over = False
         self._keep = True
         self._is_told_to_stop = False
@@ -102,7 +100,6 @@ class Agent:
         supervisor = self._supervisor
         if supervisor is not None:
             deadlines.append(supervisor.pod.deadline)
-            deadlines.append(self._leave_at if self._leave_at > now else None)
             if now < self._inotify_at and not self._watches_files(supervisor):
                 deadlines.append(self._inotify_at)
             if self._wire.is_open:
@@ -154,20 +151,12 @@ class Agent:
             self._is_told_to_stop = False
             self._stop("the agent got a signal to end")
         if self._lifeline.on_time(now):
-            self._abandon(now)
+            self._stop("the controller was lost", is_orphaned=True)
         if self._supervisor is not None:
             self._supervisor.on_time(now)
             if self._supervisor.pod.state is PodState.DONE and not self._wire.is_open:
-                # the verdict is on disk; it is worth waiting only for a controller that may still come back
-                self._is_over = self._is_over or (self._lifeline.deadline is None and now >= self._leave_at)
-
-    def _abandon(self, now: float) -> None:
-        """Nobody came back in time: stop. With nothing left to stop, wait on: our clock may have begun long before the
-        controller's, and a run that went well would be taken for a host that died."""
-        if self._supervisor is not None and self._supervisor.pod.state is PodState.DONE:
-            self._leave_at = now + LINGER * (self._lifeline.orphan_grace or 0.0)
-        else:
-            self._stop("the controller was lost", is_orphaned=True)
+                # the verdict is on disk, where a controller that comes too late finds it
+                self._is_over = self._is_over or self._lifeline.deadline is None
 
     def _stop(self, reason: str, grace: Optional[float] = None, is_orphaned: bool = False) -> None:
         if self._supervisor is None:
