@@ -91,7 +91,9 @@ async def test_nothing_listens(ssh_name: str, config: Path) -> None:
 async def test_a_name_that_nobody_knows(ssh_name: str, config: Path) -> None:
     error = await failure(ssh_name, config, Target("no-such-host.invalid"))
     assert type(error) in (errors.NameUnknown, errors.LookupFailed)
-    assert "no-such-host.invalid" in error.message
+    assert "no-such-host.invalid" not in error.message  # it stands before it
+    config.write_text(f"HostName no-such-host.invalid\n{config.read_text()}")
+    assert "'no-such-host.invalid'" in (await failure(ssh_name, config, Target("h"))).message
 
 
 async def test_a_host_that_takes_connections_and_never_speaks(

@@ -112,8 +112,9 @@ def _grouped(problems: Iterable[tuple[str, str, str | None]]) -> list[str]:
     lines: list[str] = []
     for _, folded, _ in fold(said, fold_hosts):
         first, *more = folded.message.splitlines() or [""]
-        hosts = folded.hosts
-        named = f"{hosts[0]}: {first}" if len(hosts) == 1 else f"{len(hosts)} hosts: {first}: {fold_hosts(hosts)}"
+        hosts, shown = folded.hosts, fold_hosts(folded.hosts)
+        behind = "" if shown in first else f": {shown}"  # where each is named in what is said of it, all of them are
+        named = f"{hosts[0]}: {first}" if len(hosts) == 1 else f"{len(hosts)} hosts: {first}{behind}"
         lines += told("\n".join([named, *more]), folded.hint if f"  hint: {folded.hint}" not in lines else None)
     return lines
 

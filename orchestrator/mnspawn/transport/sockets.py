@@ -111,12 +111,12 @@ class Dialler:
 
 def name_unknown(exc: Exception, hop: Hop) -> errors.HostError:
     """What a failed look-up means. Only EAI_AGAIN is worth another try."""
+    whose = "" if hop.address == hop.name.lower() else f" for {hop.address!r}"  # the host is named anyway
     if isinstance(exc, socket.gaierror) and exc.errno == socket.EAI_AGAIN:
-        return errors.LookupFailed(
-            f"the name server does not answer for {hop.address!r}", host=hop.name, hint="is DNS reachable from here?"
-        )
+        reason, hint = f"the name server does not answer{whose}", "is DNS reachable from here?"
+        return errors.LookupFailed(reason, host=hop.name, hint=hint)
     return errors.NameUnknown(
-        f"no address is known for {hop.address!r}",
+        f"no address is known{whose}",
         host=hop.name,
         hint=f"a typing error, or a Host block with HostName missing in {_config_name()}?",
     )

@@ -145,6 +145,13 @@ def test_equal_errors_of_many_hosts_stand_once_with_a_range_and_one_hint() -> No
     ]
 
 
+def test_hosts_that_the_message_names_already_are_not_named_again() -> None:
+    error = HostsUnusable(
+        [ConnectionRefused(f"connection refused at n{n} port 22", host=f"n{n}", hint=f"ssh n{n}") for n in (1, 2)]
+    )
+    assert error_lines(error) == ["mnspawn: 2 hosts: connection refused at n[1-2] port 22", "  hint: ssh n[1-2]"]
+
+
 def test_a_hint_of_several_messages_stands_once() -> None:
     error = HostsUnusable([AuthRefused(f"no key ({host})", host=host, hint="add the key") for host in "ab"])
     assert error_lines(error).count("  hint: add the key") == 1
