@@ -104,7 +104,7 @@ def test_completion_knows_options_and_commands_in_every_place(controller: Contro
     assert complete("mnspawn --hosts a --nproc") == ["--nproc-per-node"]
     assert complete("mnspawn run --conn") == ["--connect-timeout"]
     assert complete("mnspawn ru") == ["run"]
-    asked_from = f"{sys.executable} -c '{ENTRY}' --show-completion; true"  # which shell it is for, it sees by its parent
+    asked_from = f"{sys.executable} -c '{ENTRY}' --show-completion; true"  # its parent says for which shell
     assert "_MNSPAWN_COMPLETE" in controller.run("bash", "-c", asked_from).stdout
 
 
