@@ -21,8 +21,8 @@ from mnspawn.errors import UsageError
 PREFIX = "MNSPAWN_"
 # What a higher layer says of a group replaces all that a lower one says of it.
 REPLACED = (("hosts", "ips", "hostfile", "sandbox"), ("module", "no_python"))
-# Within a layer at most one of each group; hosts with a hostfile chooses among its hosts.
-EXCLUSIVE = (("hosts", "ips", "sandbox"), ("ips", "hostfile", "sandbox"), ("module", "no_python"))
+# Within a layer at most one of each group; hosts, or ips, with a hostfile chooses among its hosts.
+EXCLUSIVE = (("hosts", "ips", "sandbox"), ("hostfile", "sandbox"), ("module", "no_python"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,8 @@ class Settings:
     detach: bool = _option(
         False, values.switch, "Life", "", "Leave when all ranks run; the run goes on. mnspawn attach takes it over.")
     grace: float = _option(
-        10.0, values.seconds, "Life", "SECONDS", "From the request to stop (TERM) to the end of patience (KILL).")
+        10.0, values.patience, "Life", "SECONDS",
+        "From the request to stop (TERM) to the end of patience (KILL); 0 kills at once.")
     timeout: float | None = _option(
         None, values.seconds, "Life", "SECONDS", "Stop the run after this time.")
     connect_timeout: float = _option(

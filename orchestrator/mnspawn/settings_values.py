@@ -120,14 +120,29 @@ def nproc(found: object, context: Context) -> int | str:
 
 def seconds(found: object, context: Context) -> float:
     """A duration, more than nothing and less than for ever."""
+    value = _duration(found)
+    if not value:
+        raise _bad("seconds, more than 0", found)
+    return value
+
+
+def patience(found: object, context: Context) -> float:
+    """A duration that may be nothing."""
+    value = _duration(found)
+    if value is None:
+        raise _bad("seconds, 0 or more", found)
+    return value
+
+
+def _duration(found: object) -> float | None:
     value: object = found
     if isinstance(found, str) and re.fullmatch(r"\s*[0-9.]+(e[+-]?[0-9]{1,3})?\s*", found, re.ASCII | re.IGNORECASE):
         try:
             value = float(found)
         except ValueError:
-            value = None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0 or not math.isfinite(value):
-        raise _bad("seconds, more than 0", found)
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        return None
     return float(value)
 
 

@@ -113,6 +113,22 @@ def test_trainers_that_ignore_term_are_killed_after_the_grace(cluster: Cluster, 
     cluster.wait_idle(0.5)
 
 
+def test_without_a_grace_all_are_killed_at_once_and_what_they_said_is_shown(cluster: Cluster, tmp_path: Path) -> None:
+    script = tmp_path / "stubborn.py"
+    script.write_text(
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('up' * 10000, flush=True)\n"
+        "time.sleep(0.5)\n"
+        "sys.exit(4) if os.environ['RANK'] == '0' else time.sleep(60)\n"
+    )
+    done = cluster.mnspawn("--hosts", "h1,h2", "--nproc-per-node", "2", "--grace", "0", str(script))
+    assert done.status == 4, done
+    assert done.seconds < 6.0
+    assert done.stdout.count("up" * 10000) == 4
+    cluster.wait_idle(0.5)
+
+
 def test_trainers_have_the_grace_to_finish_their_work(cluster: Cluster, tmp_path: Path) -> None:
     """F06: and what they print then is shown."""
     script = tmp_path / "careful.py"

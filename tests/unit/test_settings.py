@@ -130,7 +130,7 @@ def test_a_higher_layers_hosts_replace_a_lower_layers(file: Path) -> None:
     assert settings.origin("hosts").layer == "default"
 
 
-@pytest.mark.parametrize(("first", "second"), [("hosts", "ips"), ("ips", "hostfile"), ("hostfile", "sandbox")])
+@pytest.mark.parametrize(("first", "second"), [("hosts", "ips"), ("ips", "sandbox"), ("hostfile", "sandbox")])
 def test_one_layer_says_once_where_hosts_come_from(first: str, second: str, file: Path) -> None:
     assert any({first, second} <= set(group) for group in EXCLUSIVE)
     said = f"--{second}: expected one of these at most, found --{first} as well"
@@ -138,11 +138,12 @@ def test_one_layer_says_once_where_hosts_come_from(first: str, second: str, file
     assert complaint(file, f"{first} = '2'\n{second} = '2'\n").startswith(f"FILE:2:{len(second) + 4}: expected one of")
 
 
-def test_hosts_can_choose_among_those_of_a_hostfile_said_beside_it(file: Path) -> None:
-    settings = resolved(file, "", hosts="a", hostfile="hosts", inventory="all", include="a:0")
-    assert (settings.hosts, settings.hostfile, settings.include) == ("a", Path("hosts"), "a:0")
-    settings = resolved(file, "hostfile = 'x'\ninventory = 'y'", hosts="a")
-    assert (settings.hosts, settings.hostfile) == ("a", None)
+@pytest.mark.parametrize("word", ["hosts", "ips"])
+def test_hosts_can_choose_among_those_of_a_hostfile_said_beside_it(file: Path, word: str) -> None:
+    settings = resolved(file, "", **{word: "a", "hostfile": "hosts"}, inventory="all", include="a:0")
+    assert (getattr(settings, word), settings.hostfile, settings.include) == ("a", Path("hosts"), "a:0")
+    settings = resolved(file, "hostfile = 'x'\ninventory = 'y'", **{word: "a"})
+    assert (getattr(settings, word), settings.hostfile) == ("a", None)
     assert settings.inventory is not None
 
 
@@ -216,7 +217,7 @@ def test_paths_in_the_file_start_at_its_folder_and_elsewhere_where_we_stand(file
         ("# c\n  grase = 1\n", "2:3", "expected the name of an option, found 'grase'"),
         ("[run]\ngrace = 1\n", "1:2", "expected the name of an option, found 'run'"),
         ('"no such" = 1\n', "1:1", "expected the name of an option, found 'no such'"),
-        ("grace = 0\n", "1:9", "expected seconds, more than 0, found 0"),
+        ("timeout = 0\n", "1:11", "expected seconds, more than 0, found 0"),
         ("grace = 1\r\n\r\ntimeout = 'x'\r\n", "3:11", "expected seconds, more than 0, found 'x'"),
         ('hosts = """\nsandbox = 1\n"""\nsandbox=0\n', "4:9", "expected one of these at most, found FILE:1:9 as well"),
         ("output = [\n'ranks = 1']\n", "1:10", "expected prefix, plain, fold, json or none, found ['ranks = 1']"),
@@ -251,13 +252,21 @@ def test_a_byte_order_mark_is_no_error(file: Path) -> None:
 # -- values
 
 
-@pytest.mark.parametrize("option", ["grace", "timeout", "connect_timeout", "orphan_grace"])
-@pytest.mark.parametrize("value", ["0", "-1", "", "inf", "nan", "1e999", "5s", "1.2.3", "1_0", "٣", True])
+@pytest.mark.parametrize("option", ["timeout", "connect_timeout", "orphan_grace"])
+@pytest.mark.parametrize("value", ["0", 0, "-1", "", "inf", "nan", "1e999", "5s", "1.2.3", "1_0", "٣", True])
 def test_durations_are_seconds_more_than_nothing(option: str, value: object) -> None:
     flag = OPTION[option].flags[0]
     with pytest.raises(UsageError) as caught:
         resolve({option: value}, {})
     assert str(caught.value) == f"{flag}: expected seconds, more than 0, found {value!r}"
+
+
+@pytest.mark.parametrize("value", ["-1", -1, "", "inf", float("nan"), "1e999", "5s", "1.2.3", "1_0", True])
+def test_a_grace_may_be_nothing_but_not_less(value: object) -> None:
+    assert (resolve({"grace": "0"}, {}).grace, resolve({"grace": 0}, {}).grace) == (0.0, 0.0)
+    with pytest.raises(UsageError) as caught:
+        resolve({"grace": value}, {})
+    assert str(caught.value) == f"--grace: expected seconds, 0 or more, found {value!r}"
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("1", 1.0), (" 0.5", 0.5), (".5", 0.5), ("1e3", 1000.0), (7, 7.0)])

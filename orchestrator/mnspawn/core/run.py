@@ -46,10 +46,14 @@ class StartAll:
 
 @dataclass(frozen=True, slots=True)
 class StopAll:
-    """Send STOP to every host that is not finished. grace 0 kills."""
+    """Send STOP to every host that is not finished. grace 0 kills.
+
+    `is_hurried`: somebody would not wait for the grace, and does not wait for output either.
+    """
 
     grace: float
     reason: str
+    is_hurried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,7 @@ class RunMachine:
         self._cause: _Cause | None = None  # the first that is no rank's failure
         self._interrupts = 0
         self._is_adopted = False
-        self._is_killing = False
+        self._is_hurried = False
 
     def _move(self, fact: str) -> None:
         try:
@@ -270,7 +274,7 @@ class RunMachine:
             self._interrupt_cause(now, exit_status, name)
             self._stop(now, self._grace, name)
         elif self._interrupts == 2:
-            self._stop(now, 0.0, f"{name} again")
+            self._stop(now, 0.0, f"{name} again", is_hurried=True)
         elif self._interrupts == LEAVING:
             self._ended = now
             self._actions.append(Leave())
@@ -285,9 +289,9 @@ class RunMachine:
         if self.state in (R.STARTING, R.RUNNING):
             status = ExitStatus.HOST_LOST if is_orphaned else ExitStatus.TERMINATED
             self._blame(_Cause(now, status, f"stopped: {reason}"))
-            self._stop(now, grace, reason)
+            self._stop(now, grace, reason, is_hurried=grace == 0.0 < self._grace)
         elif self.state is R.STOPPING and grace == 0.0:
-            self._stop(now, 0.0, reason)
+            self._stop(now, 0.0, reason, is_hurried=True)
 
     def timed_out(self, now: float, seconds: float) -> None:
         reason = f"timed out after {seconds:g} s"
@@ -297,15 +301,14 @@ class RunMachine:
             self._blame(_Cause(now, ExitStatus.TIMED_OUT, reason))
             self._stop(now, self._grace, reason)
 
-    def _stop(self, now: float, grace: float, reason: str) -> None:
+    def _stop(self, now: float, grace: float, reason: str, is_hurried: bool = False) -> None:
         if self.state in (R.CONNECTING, R.PREPARING):
             return  # a host speaks of trainers that nobody has started
         is_first = self.state in (R.STARTING, R.RUNNING)
         self._move("stop")
-        is_kill = grace == 0.0 and not self._is_killing
-        if self.state is R.STOPPING and (is_first or is_kill):
-            self._is_killing = grace == 0.0
-            self._actions.append(StopAll(grace, reason))
+        if self.state is R.STOPPING and (is_first or (is_hurried and not self._is_hurried)):
+            self._is_hurried = is_hurried
+            self._actions.append(StopAll(grace, reason, is_hurried))
 
     def _look_for_end(self, now: float) -> None:
         if self.state in (R.STARTING, R.RUNNING, R.STOPPING) and all(h.is_settled for h in self._hosts):

@@ -344,9 +344,9 @@ class Drive:
                     link.send_message(self._preparation.message(link.index, self._cargo))
             case policy.StartAll():
                 self._start_all()
-            case policy.StopAll(grace, reason):
+            case policy.StopAll(grace, reason, is_hurried):
                 self._audience.tell(seen.RunStopping(time.time(), reason, grace <= 0))
-                if grace <= 0:
+                if is_hurried:
                     self._skip_output(OUTPUT_STREAMS)  # who kills does not wait for gigabytes that are on the hosts
                 for link in self._links:
                     if not link.is_settled:

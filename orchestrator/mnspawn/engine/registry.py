@@ -205,7 +205,7 @@ def from_pods(pods: Sequence[Mapping[str, Any]], hosts: Sequence[Host], ssh: Ssh
         name=plan.get("name"),
         program=plan.get("program") or {},
         began=float(plan.get("began") or time.time()),
-        grace=float(plan.get("grace") or 10.0),
+        grace=float(plan.get("grace", 10.0)),
         transport=transport,
         ssh=ssh,
     )

@@ -390,7 +390,7 @@ def test_a_stop_on_one_host_stops_the_others_with_its_grace() -> None:
     run.stop_asked(6.0, 3.0, "mnspawn stop")
     assert run.actions() == []
     run.stop_asked(7.0, 0.0, "mnspawn stop")
-    assert run.actions() == [StopAll(0.0, "mnspawn stop")]
+    assert run.actions() == [StopAll(0.0, "mnspawn stop", is_hurried=True)]
     for rank in range(4):
         exits(run, rank, code=-15, at=8.0, stopped=True)
     report = settle(run, 9.0).report()
@@ -433,7 +433,7 @@ def test_once_stops_twice_kills_three_times_leaves(make: Callable[[], RunMachine
     run.interrupt(5.0, SIGINT, "SIGINT")
     assert (run.actions(), run.state) == ([StopAll(GRACE, "SIGINT")], RunState.STOPPING)
     run.interrupt(6.0, SIGINT, "SIGINT")
-    assert run.actions() == [StopAll(0.0, "SIGINT again")]
+    assert run.actions() == [StopAll(0.0, "SIGINT again", is_hurried=True)]
     run.interrupt(7.0, SIGINT, "SIGINT")
     assert run.actions() == [Leave()]
     run.interrupt(8.0, SIGINT, "SIGINT")
@@ -443,12 +443,22 @@ def test_once_stops_twice_kills_three_times_leaves(make: Callable[[], RunMachine
     assert [host.is_confirmed for host in report.hosts] == [False, False]
 
 
+def test_without_a_grace_the_first_stop_kills_and_only_the_second_interrupt_is_in_a_hurry() -> None:
+    run = RunMachine.adopt("r1", ["h1", "h2"], [[0, 1], [2, 3]], 0.0, now=2.0, began=0.0)
+    exits(run, 1, code=7, at=10.0)
+    assert run.actions() == [StopAll(0.0, "rank 1 on h1 failed")]
+    run.interrupt(10.1, SIGINT, "SIGINT")
+    assert run.actions() == []
+    run.interrupt(10.2, SIGINT, "SIGINT")
+    assert run.actions() == [StopAll(0.0, "SIGINT again", is_hurried=True)]
+
+
 def test_interrupts_while_a_failure_stops_the_run_hurry_it_and_do_not_take_the_blame() -> None:
     run = stopping()
     run.interrupt(10.5, SIGINT, "SIGINT")
     assert run.actions() == []
     run.interrupt(10.6, SIGINT, "SIGINT")
-    assert run.actions() == [StopAll(0.0, "SIGINT again")]
+    assert run.actions() == [StopAll(0.0, "SIGINT again", is_hurried=True)]
     assert settle(run, 11.0).report().exit_status == 7
 
 
@@ -621,4 +631,4 @@ def test_a_kill_is_ordered_once_however_often_it_is_asked_for() -> None:
     run = RunMachine.adopt("r1", ["a", "b"], [[0], [1]], GRACE, now=10.0, began=0.0)
     run.stop_asked(10.0, 0.0, "asked for by mnspawn stop")
     run.stop_asked(10.1, 0.0, "asked for by mnspawn stop on b")  # the host's own word of it
-    assert run.actions() == [StopAll(0.0, "asked for by mnspawn stop")]
+    assert run.actions() == [StopAll(0.0, "asked for by mnspawn stop", is_hurried=True)]
