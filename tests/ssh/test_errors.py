@@ -79,6 +79,10 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
+def prepend(config: Path, line: str) -> None:
+    config.write_text(f"{line}\n{config.read_text()}")
+
+
 async def test_nothing_listens(ssh_name: str, config: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -92,7 +96,7 @@ async def test_a_name_that_nobody_knows(ssh_name: str, config: Path) -> None:
     error = await failure(ssh_name, config, Target("no-such-host.invalid"))
     assert type(error) in (errors.NameUnknown, errors.LookupFailed)
     assert "no-such-host.invalid" not in error.message  # it stands before it
-    config.write_text(f"HostName no-such-host.invalid\n{config.read_text()}")
+    prepend(config, "HostName no-such-host.invalid")
     assert "'no-such-host.invalid'" in (await failure(ssh_name, config, Target("h"))).message
 
 

@@ -83,6 +83,25 @@ async def join(
         raise
 
 
+async def first_words(process: RemoteProcess, diagnostics: Diagnostics, host: str, deadline: float) -> bytes:
+    """What an agent says first, of itself.
+
+    Args:
+        deadline: by the loop's clock.
+
+    Raises:
+        HostError: it says nothing.
+    """
+    try:
+        async with asyncio.timeout_at(deadline):
+            if chunk := await process.read():
+                return chunk
+    except TimeoutError:
+        hint = "is the network cut, or the host overloaded?"
+        raise BootstrapError("connected, but the agent says nothing in time", host=host, hint=hint) from None
+    raise await explain_silence(process, diagnostics, host)
+
+
 async def explain_silence(process: RemoteProcess, diagnostics: Diagnostics, host: str) -> HostError:
     """The error for an agent that came up and ended before it said hello."""
     said = (await diagnostics.finish()).decode("utf-8", "replace").strip().splitlines()

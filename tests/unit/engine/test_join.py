@@ -277,3 +277,22 @@ async def test_a_host_that_comes_up_and_falls_silent_is_given_up() -> None:
     with pytest.raises(BootstrapError, match="does not answer"):
         await join.reap(connection, "h1", "r1", 0, None, 0.05)
     await connection.close()
+
+
+async def test_an_agent_that_was_sent_and_says_nothing_is_given_up_in_time() -> None:
+    connection = await connect(saying(b"\nMNSPAWN NONCE need\n"))
+    process, diagnostics, rest, is_cached = await join.join(connection, "h1", ("serve",), None, 5.0)
+    assert (rest, is_cached) == (b"", False)
+    with pytest.raises(BootstrapError, match="the agent says nothing in time"):
+        await join.first_words(process, diagnostics, "h1", asyncio.get_running_loop().time() + 0.05)
+    await join.abandon(process, diagnostics)
+    await connection.close()
+
+
+async def test_an_agent_that_ends_before_it_says_anything_is_told_with_its_last_words() -> None:
+    connection = await connect(saying(b"\nMNSPAWN NONCE have\n", stderr=b"MemoryError\n", status=1, stays=False))
+    process, diagnostics, _, _ = await join.join(connection, "h1", ("serve",), None, 5.0)
+    with pytest.raises(BootstrapError, match="status 1: MemoryError"):
+        await join.first_words(process, diagnostics, "h1", asyncio.get_running_loop().time() + 5.0)
+    await join.abandon(process, diagnostics)
+    await connection.close()
