@@ -95,7 +95,7 @@ def replace_text(path: Path, before: str, after: str) -> None:
         _read(text, path, OWN if path.suffix == ".toml" or not before.strip() else detect(path, text.content))
 
     def changed(now: str) -> str:
-        if now != before:
+        if decode(now.encode(), str(path)).content != before:
             raise InventoryError("the file was changed meanwhile", place=Origin(str(path)), hint="edit it again")
         return after
 

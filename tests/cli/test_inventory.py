@@ -269,6 +269,57 @@ def test_edit_checks_what_the_editor_wrote(
     assert run("edit").status == 2
 
 
+@pytest.fixture
+def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes the editor a shell script, whose "$2" is the file; the first is an argument of its own."""
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.delenv("VISUAL", raising=False)
+
+    def editor(script: str) -> None:
+        path = tmp_path / "my editor"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        monkeypatch.setenv("EDITOR", f"'{path}' --wait")
+
+    return editor
+
+
+@pytest.mark.parametrize(
+    "name", ["ansible.ini", "ansible.yml", "ansible.json", "ssh_config", "hostfile", "pbs.nodefile", "mnspawn.toml"]
+)
+def test_files_of_every_format_are_edited_by_hand(name: str, run: Run, editor: Callable[[str], None]) -> None:
+    Path(name).write_bytes((SAMPLES / name).read_bytes().replace(b"\n", b"\r\n", 1))  # line ends of two kinds, too
+    editor('[ "$1" = --wait ] && sed -i s/login/loginx/g "$2"')
+    assert run("edit", "-i", name).out == f"{name}: edited\n"
+    assert "loginx" in run("list", "-i", name, "--names").out.split()
+
+
+@pytest.mark.parametrize(
+    ("script", "message", "keeps"),
+    [
+        ("exit 3", "the editor ended with status 3", False),
+        ("kill -9 $$", "the editor ended by signal 9", False),
+        ('rm "$2"', "the editor took the file away", False),
+        ("printf 'a\\377\\n' > \"$2\"", "hosts:1:2: not UTF-8 text", True),
+        ("echo 'a slots=x' > \"$2\"", "hosts:1:9: not a number of slots", True),
+    ],
+)
+def test_an_editor_that_fails_changes_nothing(
+    script: str, message: str, keeps: bool, run: Run, editor: Callable[[str], None], tmp_path: Path
+) -> None:
+    Path("hosts").write_text("a\n")
+    editor(script)
+    ran = run("edit", "--hostfile", "hosts")
+    assert (ran.status, ran.out) == (2, "")
+    assert message in ran.err
+    assert Path("hosts").read_text() == "a\n"
+    kept = ran.err.partition("your text is in ")[2].strip()
+    assert bool(kept) == keeps
+    if kept:
+        Path(kept).unlink()
+        Path(kept).parent.rmdir()
+
+
 def test_a_secret_that_somebody_wrote_down_is_not_shown(run: Run) -> None:
     Path("i.toml").write_text('[hosts.a]\nenv = { HF_TOKEN = "hf_abc", OTHER = "x", T = { env = "T" } }\n')
     for words in (["list", "--json"], ["show", "a"], ["show", "a", "--json"]):

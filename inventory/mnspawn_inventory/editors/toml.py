@@ -156,9 +156,9 @@ class TomlDocument(Document):
 
     def _remove_group(self, name: str) -> None:
         """Take a group away everywhere; its hosts stay, in tables of their own where nothing else names them."""
-        members = {group.name: own_hosts(group, self.inventory) for group in self.inventory.groups}
-        others = {host for group, hosts in members.items() if group != name for host in hosts}
-        alone = [one for host in members.get(name, []) if host not in others for one in self._uncovered(host)]
+        listed = {group.name: own_hosts(group, self.inventory) for group in self.inventory.groups}
+        others = {host for group, hosts in listed.items() if group != name for host in hosts}
+        alone = [one for host in listed.get(name, []) if host not in others for one in self._uncovered(host)]
         if alone:
             self._put_hosts([(pattern, {}) for pattern in patterns(alone)], as_tables=True)
         if name in self._tables("groups"):

@@ -7,14 +7,14 @@ from mnspawn_inventory.errors import Origin
 
 Path = tuple[str | int, ...]
 
-SKIP = re.compile(r"(?:[ \t\n]|#[^\n]*)*")
+SKIP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 BLANK = re.compile(r"[ \t]*")
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 BASIC = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 LITERAL = re.compile(r"'([^'\n]*)'")
 LONG_BASIC = re.compile(r'"""(?:[^\\]|\\[\s\S])*?"{3,5}')
 LONG_LITERAL = re.compile(r"'''[\s\S]*?'{3,5}")
-SCALAR = re.compile(r"[^,\]}\n#]+")
+SCALAR = re.compile(r"[^,\]}\r\n#]+")
 ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 ESCAPED = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", '"': '"', "\\": "\\"}
 

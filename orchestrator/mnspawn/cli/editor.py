@@ -30,12 +30,16 @@ def edit_by_hand(path: Path) -> bool:
     while True:
         try:
             _run_editor(copy)
+            if not copy.exists():
+                raise InventoryError(
+                    "the editor took the file away", place=Origin(str(copy)), hint="nothing was changed"
+                )
         except InventoryError:
             copy.unlink(missing_ok=True)
             folder.rmdir()
             raise
-        after = read_text(copy).content
         try:
+            after = read_text(copy, str(path)).content
             if after != before:
                 replace_text(path, before, after)
         except InventoryError as exc:
@@ -63,9 +67,8 @@ def _run_editor(copy: Path) -> None:
     except (OSError, ValueError) as exc:
         raise InventoryError("the editor can't be started", place=place, found=command, hint="set EDITOR") from exc
     if status:
-        raise InventoryError(
-            f"the editor ended with status {status}", place=place, found=command, hint="nothing was changed"
-        )
+        how = f"with status {status}" if status > 0 else f"by signal {-status}"
+        raise InventoryError(f"the editor ended {how}", place=place, found=command, hint="nothing was changed")
 
 
 def _wants_again() -> bool:
