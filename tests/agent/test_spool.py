@@ -6,7 +6,7 @@ import pytest
 
 from mnspawn.core.session import Complete, Done, Exited, Started
 from mnspawn_agent.posix import libc
-from mnspawn_agent.posix.marks import MarkWriter
+from mnspawn_agent.posix.marks import Marks, MarkWriter
 from mnspawn_agent.posix.spool import TAIL_LINES, Spool, Spools, tail_of
 from tests.agent.live import Account, Live
 from tests.support import wait_until
@@ -109,6 +109,37 @@ def test_a_capped_file_gives_its_oldest_blocks_back_and_keeps_its_offsets(tmp_pa
     assert spool.read(4) == bytes([0, 1, 2, 3])
     assert spool.offset == (3 << 20) + 4
     assert spool.rewind(100) == (3 << 20) - 100
+    spool.close()
+
+
+def test_a_hole_is_noted_before_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rank-0.out"
+    path.write_bytes(b"x" * (4 << 20))
+    noted: list[tuple[int, int]] = []
+
+    def punch_hole(_: str, offset: int, count: int) -> bool:
+        noted.append((offset + count, Marks(str(path)).hole))
+        return True
+
+    monkeypatch.setattr(libc, "punch_hole", punch_hole)
+    spool = Spool(0, 1, str(path), cap=1 << 20, marks=MarkWriter(str(path)))
+    spool.note_growth(1700000000.0)
+    spool.close()
+    assert noted[1:] == [(3 << 20, 3 << 20)]
+    assert noted[0][0] > 4 << 20  # the question whether there can be holes: far behind the end
+
+
+def test_a_file_system_without_holes_is_asked_once_and_nothing_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rank-0.out"
+    path.write_bytes(b"x" * (4 << 20))
+    asked: list[str] = []
+    monkeypatch.setattr(libc, "punch_hole", lambda path, offset, count: bool(asked.append(path)))
+    spool = Spool(0, 1, str(path), cap=1 << 20, marks=MarkWriter(str(path)))
+    spool.note_growth(1700000000.0)
+    spool.note_growth(1700000001.0)
+    assert (len(asked), spool.hole, Marks(str(path)).hole) == (1, 0, 0)
     spool.close()
 
 

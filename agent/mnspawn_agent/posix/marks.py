@@ -30,17 +30,18 @@ class MarkWriter:
             self._last = now
         self._seen = size
 
-    def note_hole(self, offset: int) -> None:
-        self._append(HOLE, offset)
+    def note_hole(self, offset: int) -> bool:
+        """What is before the offset goes; False when that could not be noted."""
+        return self._append(HOLE, offset)
 
-    def _append(self, now: float, offset: int) -> None:
+    def _append(self, now: float, offset: int) -> bool:
         try:
             if self._fd is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 self._fd = os.open(path_of(self._spool), flags, 0o600)
-            os.write(self._fd, MARK.pack(now, offset))
+            return os.write(self._fd, MARK.pack(now, offset)) == MARK.size
         except OSError:
-            pass  # a full disk: the trainers' bytes matter more
+            return False  # a full disk: the trainers' bytes matter more
 
     def close(self) -> None:
         if self._fd is not None:

@@ -10,6 +10,7 @@ from .marks import MarkWriter
 
 IN_Q_OVERFLOW = 0x4000  # events were dropped
 BLOCK = 4096  # holes are made of whole blocks
+FAR = 1 << 30  # bytes behind a file's end: a hole there says whether there can be any and takes nothing away
 CAP_STEP = 1 << 20  # bytes over the cap before the next hole
 POLL_INTERVAL = 0.05  # where inotify is not to be had
 TAIL_BYTES = 16384
@@ -35,6 +36,7 @@ class Spool:
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self.offset = 0  # next byte to send
         self.hole = 0  # offset before which nothing is on the disk any more
+        self._has_holes: Optional[bool] = None  # this file system; known when the first is made
         self._base = 0  # offset of the file's first byte: not 0 once somebody truncated it
 
     @property
@@ -56,10 +58,17 @@ class Spool:
         size = self.size
         self._marks.note(now, size)
         if self._cap is not None and size - self.hole > self._cap + CAP_STEP and not self._base:
-            hole = (size - self._cap) // BLOCK * BLOCK
+            self._make_hole(self._marks, size, (size - self._cap) // BLOCK * BLOCK)
+
+    def _make_hole(self, marks: MarkWriter, size: int, hole: int) -> None:
+        if self._has_holes is None:
+            self._has_holes = libc.punch_hole(self.path, size + FAR, BLOCK)
+        if self._has_holes:
+            is_noted = marks.note_hole(hole)  # before it is there: whoever reads zeros finds out why they are none
             if libc.punch_hole(self.path, self.hole, hole - self.hole):
                 self.hole = hole
-                self._marks.note_hole(hole)
+                if not is_noted:  # the disk was full, and is not any more
+                    marks.note_hole(hole)
 
     def read(self, count: int) -> bytes:
         """The next bytes, b"" when there are no more for now; what the cap took is skipped."""

@@ -222,9 +222,15 @@ class Watcher:
                 return
             spool, offset, chunk = found
             when = time.time()
+            marks = self._marks[spool.rank, spool.stream]
+            marks.refresh()
+            if marks.hole > offset:  # taken by the cap while we read: what looks like zeros is nothing
+                self._skip(spool, offset, min(marks.hole, offset + len(chunk)))
+                chunk = chunk[marks.hole - offset :]
+                offset = marks.hole
+                if not chunk:
+                    continue
             if has_times:
-                marks = self._marks[spool.rank, spool.stream]
-                marks.refresh()
                 seen, following = marks.at(offset)
                 when = seen or when
                 if following is not None and following < offset + len(chunk):
@@ -232,6 +238,12 @@ class Watcher:
                     spool.offset = following
             self._channel.send_output(spool.rank, spool.stream, offset, chunk, when)
             self._wire.pending += self._channel.data_to_send(now)
+
+    def _skip(self, spool: Spool, offset: int, end: int) -> None:
+        spool.hole = self._marks[spool.rank, spool.stream].hole
+        self._channel.send(
+            messages.make(messages.LOST_OUTPUT, rank=spool.rank, stream=spool.stream, offset=offset, count=end - offset)
+        )
 
     def _look_for_agent(self) -> None:
         if self._has_ended or rundir.is_held(self._folder):

@@ -17,6 +17,7 @@ from mnspawn.cli.reaching import JsonOption
 from mnspawn.cli.runs import REACH, application, asked_hosts, print_errors, registry, remember_end, say, takes_settings
 from mnspawn.cli.states import began, columns
 from mnspawn.cli.words import counted, fold_hosts
+from mnspawn.engine.watching import RunUnknown
 from mnspawn.errors import ExitStatus, MnspawnError
 from mnspawn.settings import Settings
 
@@ -78,6 +79,8 @@ async def ask_hosts(unknown: Sequence[KnownRun]) -> dict[str, dict[str, Any]]:
                 found[known.run] = {"state": "ended", "exit_status": sight.report.exit_status}
             elif any(rank.pid is not None and rank.code is None for rank in sight.report.ranks):
                 found[known.run] = {"state": "running"}
+            elif all(isinstance(error, RunUnknown) for error in sight.errors.values()):
+                found[known.run] = {"state": "ended"}  # how is not known any more: a host has removed its folder
 
     young = [known for known in unknown if time.time() - known.began < HOSTS_REMEMBER]
     with suppress(TimeoutError):

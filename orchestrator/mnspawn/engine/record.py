@@ -72,4 +72,4 @@ class Record:
     def _give_up(self, error: OSError) -> None:
         """A full disk here is no reason to stop a run there."""
         self._registry = None
-        self._complain(f"the run is not remembered on this machine: {error}")
+        self._complain(f"the run is not remembered on this machine: {error.strerror or error}")

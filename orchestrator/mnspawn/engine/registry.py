@@ -214,9 +214,13 @@ def from_pods(pods: Sequence[Mapping[str, Any]], hosts: Sequence[Host], ssh: Ssh
 def _write(path: Path, content: Mapping[str, Any]) -> None:
     temporary = path.with_suffix(f".tmp-{os.getpid()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(fd, "w") as file:
-        json.dump(content, file, indent=1, default=str)
-    os.replace(temporary, path)
+    try:
+        with open(fd, "w") as file:
+            json.dump(content, file, indent=1, default=str)
+        os.replace(temporary, path)
+    except OSError:  # a full disk: nothing of ours shall take up what is left of it
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _plain(value: Any) -> Any:

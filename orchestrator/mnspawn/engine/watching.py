@@ -143,7 +143,7 @@ class View:
                 if glance.is_settled:
                     return
                 unseen_since, delay = heard, RETRY_FIRST
-            except _RunUnknown as exc:
+            except RunUnknown as exc:
                 self._errors[glance.name] = exc
                 glance.is_unknown = True
                 if not self._options.is_in_charge or all(g.is_settled or g.is_unknown for g in self._glances):
@@ -195,7 +195,7 @@ class View:
         words = ("watch", known.run, str(glance.index))
         found = await join.enter(connection, glance.name, words, self._python(glance), known.ssh.connect_timeout)
         if found is None:
-            raise _RunUnknown(f"knows nothing of run {known.run}", host=glance.name)
+            raise RunUnknown(f"knows nothing of run {known.run}", host=glance.name)
         glance.is_unknown = False
         process, diagnostics, first = found
         window = min(WINDOW_MOST, max(WINDOW_LEAST, WINDOW_TOTAL // len(self._glances)))
@@ -328,7 +328,7 @@ class View:
         self._finished.set()
 
 
-class _RunUnknown(HostError):
+class RunUnknown(HostError):
     """The host has no folder of the run: it never had, or the folder was removed."""
 
 

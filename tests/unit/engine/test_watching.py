@@ -51,7 +51,7 @@ def look(
 
     async def look_at(view: View, glance: Glance, connection: Any) -> float:
         if glance.name == "b":
-            raise watching._RunUnknown("knows nothing of run 1a2b3c4d", host="b")
+            raise watching.RunUnknown("knows nothing of run 1a2b3c4d", host="b")
         glance.connection = connection
         if not has_ended:
             await stopped.wait()
