@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import secrets
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,12 +27,14 @@ def edit(path: Path, change: Callable[[str], str], *, create: bool = True) -> bo
         InventoryError: the file can't be read or written; then it is as it was. And whatever `change` raises.
     """
     path = Path(os.path.realpath(path))  # a link to a file elsewhere stays a link
+    check_editable(path)
     if not create and not path.exists():
         raise InventoryError("there is no such file", place=Origin(str(path)), hint="mnspawn inventory add makes one")
     with _writing(path):
         if create:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(path.parent):
+            check_editable(path)  # somebody may have put something else there
             if create and not path.exists():
                 before, is_new = b"", True
             else:
@@ -41,6 +44,18 @@ def edit(path: Path, change: Callable[[str], str], *, create: bool = True) -> bo
                 return False
             _replace(path, after)
             return True
+
+
+def check_editable(path: Path) -> None:
+    """Raises InventoryError for a device, a pipe or a folder: an edit puts a new file in the place of the old one."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # nothing there, or nothing that can be seen: reading and writing tell
+        return
+    if stat.S_ISDIR(mode):
+        raise InventoryError("the file can't be read: is a folder", place=Origin(str(path)))
+    if not stat.S_ISREG(mode):
+        raise InventoryError("only a regular file can be edited", place=Origin(str(path)), expected="a file")
 
 
 def _changed(before: bytes, shown: str, change: Callable[[str], str]) -> bytes:

@@ -222,6 +222,7 @@ def test_validate_tells_about_every_file(run: Run) -> None:
         (["remove", "a"], "there is no such file"),
         (["import", "nope"], "nope: there is no such file"),
         (["add", "-i", str(SAMPLES / "ansible-dynamic.sh"), "x"], "a program makes this inventory"),
+        (["add", "-i", "-", "x"], "--inventory: stdin is read, not edited"),
         (["add", "-i", str(SAMPLES), "x"], "a folder is read, not edited"),
         (["add", "-i", str(SAMPLES / "ssh_config"), "x", "slots=2"], "can't hold slots"),
         (["add", "-i", "x.slurm", "--format", "slurm", "x"], "files in the format slurm are read, not edited"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from mnspawn.cli.render import print_ours
 from mnspawn.cli.words import told
 from mnspawn_inventory import InventoryError, Origin
+from mnspawn_inventory.store import check_editable
 from mnspawn_inventory.target import replace_text
 from mnspawn_inventory.text import read_text
 
@@ -23,6 +24,7 @@ def edit_by_hand(path: Path) -> bool:
     Raises:
         InventoryError: there is no editor, or what was written can't be used; the copy is kept then.
     """
+    check_editable(path)
     before = read_text(path).content if path.exists() else ""
     folder = Path(tempfile.mkdtemp(prefix="mnspawn-"))
     copy = folder / path.name

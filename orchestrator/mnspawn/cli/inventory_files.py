@@ -22,6 +22,9 @@ FormatOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="For machines.")]
 
 
+STDIN = "/dev/stdin"
+
+
 def file_of(inventory: str | None, hostfile: str | None) -> str | None:
     """The one file that the options name; None for the user's own inventory."""
     if inventory is not None and hostfile is not None:
@@ -32,7 +35,7 @@ def file_of(inventory: str | None, hostfile: str | None) -> str | None:
     if file == "":
         option = "--inventory" if inventory is not None else "--hostfile"
         raise InventoryError("no file name", place=Origin(option), found="", expected="a file")
-    return "/dev/stdin" if file == "-" else file
+    return STDIN if file == "-" else file
 
 
 def load(inventory: str | None, hostfile: str | None, format_name: str | None) -> Inventory:
@@ -66,6 +69,8 @@ def target_of(inventory: str | None, hostfile: str | None, targets: tuple[str, .
     from mnspawn_inventory.target import own_target
 
     file = file_of(inventory, hostfile)
+    if file == STDIN:
+        raise InventoryError("stdin is read, not edited", place=Origin("--inventory"), found="-", expected="a file")
     return Path(file).expanduser() if file is not None else own_target(os.environ, ".", targets)
 
 

@@ -159,6 +159,29 @@ def test_what_is_no_text_file_is_not_edited(make: Callable[[Path], object], tmp_
         add_line(str(path), "b")
 
 
+@pytest.mark.timeout(20)  # a pipe that is opened waits for a writer
+@pytest.mark.parametrize("kind", ["pipe", "device", "link to a pipe"])
+def test_what_is_no_regular_file_is_never_replaced_by_one(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "node"
+    if kind == "device":
+        try:
+            os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))  # as /dev/null is, but a node of our own
+        except PermissionError:  # needs root
+            return
+    else:
+        os.mkfifo(path)
+    before = path.stat()
+    given = path
+    if kind.startswith("link"):
+        given = tmp_path / "link"
+        given.symlink_to(path)
+    for create in (True, False):
+        with pytest.raises(InventoryError, match="only a regular file can be edited"):
+            edit(given, lambda text: text + "b\n", create=create)
+    after = path.stat()
+    assert (after.st_ino, after.st_mode, after.st_rdev) == (before.st_ino, before.st_mode, before.st_rdev)
+
+
 def test_a_missing_file_is_not_made_by_every_edit(tmp_path: Path) -> None:
     with pytest.raises(InventoryError, match="there is no such file"):
         edit(tmp_path / "no" / "hosts", lambda text: text, create=False)
