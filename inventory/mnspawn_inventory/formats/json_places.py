@@ -7,7 +7,9 @@ from typing import Any
 
 from mnspawn_inventory.errors import InventoryError, Origin
 
-TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\],:"]+')
+STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+# a key with the beginning of its value, or what may stand in a list, or the end of something
+TOKEN = re.compile(rf'(?:({STRING})\s*:\s*)?({STRING}|[{{}}\[\]]|[^\s{{}}\[\],:"]+)')
 
 # What is inside: by key or position (place of the key or value, place of the value, what is inside of that)
 _Inside = dict[Any, tuple[int, int, Any]]
@@ -51,31 +53,24 @@ class JsonPlaces:
 
     def _scan(self) -> None:
         inside: _Inside = self._root
-        is_list = True
-        key: Any = None
-        key_at = 0
-        above: list[tuple[_Inside, bool]] = []
+        above: list[_Inside] = []
         for match in TOKEN.finditer(self._content):
-            text, at = match[0], match.start()
+            key, text = match.groups()
             first = text[0]
             if first in "}]":
-                inside, is_list = above.pop()
-                key = None
+                inside = above.pop()
                 continue
-            if key is None and not is_list:
-                key = json.loads(text) if "\\" in text else text[1:-1]
-                key_at = at
-                if key in inside:
+            at = match.start(2)
+            step: Any = len(inside)
+            step_at = at
+            if key is not None:
+                step, step_at = json.loads(key) if "\\" in key else key[1:-1], match.start()
+                if step in inside:
                     raise InventoryError(
-                        "a key is there twice", place=self._offset(at), found=key, expected="each key once"
+                        "a key is there twice", place=self._offset(step_at), found=step, expected="each key once"
                     )
-                continue
-            step, step_at = (len(inside), at) if is_list else (key, key_at)
-            key = None
-            if first in "{[":
-                below: _Inside = {}
-                inside[step] = (step_at, at, below)
-                above.append((inside, is_list))
-                inside, is_list = below, first == "["
-            else:
-                inside[step] = (step_at, at, None)
+            below: _Inside | None = {} if first in "{[" else None
+            inside[step] = (step_at, at, below)
+            if below is not None:
+                above.append(inside)
+                inside = below

@@ -21,8 +21,9 @@ def read(document: Json, draft: Draft) -> None:
     for index, item in enumerate(_items(document, "groups")):  # in the order of this list
         table = as_object(item, document, "groups", index)
         draft.group(_name(table, document, "group", index), document.places.value("groups", index, "name"))
+    folder = Path(draft.source).parent.absolute()
     for index, item in enumerate(_items(document, "hosts")):
-        _host(as_object(item, document, "hosts", index), draft, document, index)
+        _host(as_object(item, document, "hosts", index), draft, document, index, folder)
     for index, item in enumerate(_items(document, "groups")):
         _group(as_object(item, document, "groups", index), draft, document, index)
 
@@ -58,9 +59,8 @@ def _group(table: dict[str, object], draft: Draft, document: Json, index: int) -
             group.hosts[names.check_host(name, place)] = None
 
 
-def _host(table: dict[str, object], draft: Draft, document: Json, index: int) -> None:
+def _host(table: dict[str, object], draft: Draft, document: Json, index: int, folder: Path) -> None:
     places = document.places
-    folder = Path(draft.source).parent.absolute()
     place = places.value("hosts", index, "name")
     name = names.check_host(_name(table, document, "host", index), place)
     if draft.has_host(name):

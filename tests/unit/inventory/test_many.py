@@ -13,6 +13,10 @@ LINES: dict[str, tuple[str, Callable[[int], str]]] = {
     "hosts.ini": ("[g]\n", lambda number: f"n{number:05d} ansible_host=10.{number >> 8}.{number & 255}.1\n"),
     "hosts.yml": ("all:\n  hosts:\n", lambda number: f"    n{number:05d}: {{ansible_user: u}}\n"),
     "hosts.toml": ("", lambda number: f"[hosts.n{number:05d}]\nslots = 8\n"),
+    "hosts.json": (
+        '{"hosts": [{"name": "first"}',
+        lambda number: f', {{"name": "n{number:05d}", "slots": 8, "user": null}}\n',
+    ),
     "ssh_config": ("", lambda number: f"Host n{number:05d}\n  HostName 10.{number >> 8}.{number & 255}.1\n"),
 }
 
@@ -20,7 +24,7 @@ LINES: dict[str, tuple[str, Callable[[int], str]]] = {
 def seconds(path: Path, name: str, count: int) -> float:
     """CPU time for reading, choosing and folding."""
     head, line = LINES[name]
-    path.write_text(head + "".join(map(line, range(count))))
+    path.write_text(head + "".join(map(line, range(count))) + ("]}" if head.startswith("{") else ""))
     began = time.process_time()
     hosts = resolve(inventory=str(path), hosts="n*", exclude="n00007", environ={}).hosts
     folded = fold([host.name for host in hosts])
