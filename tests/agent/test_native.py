@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -5,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from mnspawn.core.session import Complete, FileOpened
 from mnspawn_agent.posix import native
+from mnspawn_agent.protocol import messages
+from tests.agent.live import RUN, Account, Live
 from tests.support.source import AGENT
 
 ROUND = """
@@ -35,3 +39,43 @@ def test_where_the_system_speaks_utf_8_nothing_is_changed() -> None:
     message = {"a": ["ö", "\udce9"]}
     assert native.inward(message) is message
     assert native.outward(message) is message
+
+
+def test_answers_about_a_home_that_is_not_ascii_are_spelt_as_the_controller_knows_it(
+    account: Account, agent_python: Path
+) -> None:
+    account.python = agent_python  # without a locale: Python 3.6 then takes every path for ASCII
+    account.home = account.home / "größe"
+    account.home.mkdir()
+    folder = str(account.pod)
+    with Live(account) as agent:
+        agent.begin("/bin/sh", "-c", "echo up; sleep 100")
+        agent.until_said(b"up")
+        with Live(account, ("list",)) as asked:
+            assert [pod["path"] for pod in json.loads(asked.read_line()) if pod["run"] == RUN] == [folder]
+        with Live(account, ("watch", RUN, "0")) as watcher:
+            assert watcher.read_line() == b"here"
+            assert watcher.hello()["root"] == folder
+        agent.send(messages.STOP, grace=0)
+        agent.until_a(Complete)
+        agent.finish()
+    with Live(account, ("clean", "0", "dry")) as cleaner:
+        assert [action["path"] for action in json.loads(cleaner.read_line()) if action["run"] == RUN] == [folder]
+
+
+@pytest.mark.parametrize("name", ["größe.log".encode(), b"caf\xe9.log"])
+def test_files_of_any_name_are_followed_and_gone_on_with(account: Account, agent_python: Path, name: bytes) -> None:
+    account.python = agent_python
+    path = os.fsencode(account.home) + b"/" + name
+    Path(os.fsdecode(path)).write_bytes(b"one\ntwo\n")
+    pattern = path.decode("utf-8", "surrogateescape")
+    shown = path.decode("utf-8", "backslashreplace")
+    with Live(account, ("tail",)) as tailer:
+        tailer.send(messages.TAIL, patterns=[pattern], lines=1, resume=[])
+        opened = tailer.until_a(FileOpened)
+        tailer.until_said(b"two\n", rank=opened.number)
+        assert (opened.path, tailer.text(opened.number)) == (shown, b"two\n")
+    with Live(account, ("tail",)) as again:
+        again.send(messages.TAIL, patterns=[pattern], lines=1, resume=[[opened.path, opened.inode, opened.at + 4]])
+        resumed = again.until_a(FileOpened)
+        assert (resumed.path, resumed.at) == (shown, 8)

@@ -135,7 +135,12 @@ def test_a_file_system_without_holes_is_asked_once_and_nothing_is_noted(
     path = tmp_path / "rank-0.out"
     path.write_bytes(b"x" * (4 << 20))
     asked: list[str] = []
-    monkeypatch.setattr(libc, "punch_hole", lambda path, offset, count: bool(asked.append(path)))
+
+    def punch_hole(path: str, offset: int, count: int) -> bool:
+        asked.append(path)
+        return False
+
+    monkeypatch.setattr(libc, "punch_hole", punch_hole)
     spool = Spool(0, 1, str(path), cap=1 << 20, marks=MarkWriter(str(path)))
     spool.note_growth(1700000000.0)
     spool.note_growth(1700000001.0)

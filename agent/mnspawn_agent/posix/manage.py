@@ -46,7 +46,10 @@ def command(run: str, node_rank: str, order: Dict[str, Any]) -> Dict[str, Any]:
     sock = attach.connect(run, node_rank)
     if sock is None:
         known = rundir.find_pod(run, node_rank)
-        return {"ok": False, "problem": "its agent is gone" if known else "no such run", "is_gone": bool(known)}
+        if known is None:
+            return {"ok": False, "problem": "no such run", "is_gone": False}
+        problem = "it has ended its part of the run" if rundir.has_verdict(known) else "its agent is gone"
+        return {"ok": False, "problem": problem, "is_gone": True}
     try:
         sock.settimeout(10.0)
         sock.sendall(json.dumps(order).encode("ascii") + b"\n")
