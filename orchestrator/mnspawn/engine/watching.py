@@ -299,16 +299,27 @@ class View:
 
     async def _order(self, glance: "Glance", verb: str, *words: str) -> None:
         """Give an order to one agent, as soon as the host is there; a pod that has ended needs none."""
+        unanswered_since = None
         while not glance.has_ended:
             connection = glance.connection
             if connection is not None:
                 order = ("order", self._known.run, str(glance.index), verb, *words)
                 with contextlib.suppress(HostError):  # the link broke: again over the next one
-                    await ask_on(connection, glance.name, order, self._python(glance), LOST_AFTER)
-                    return
+                    answer = await ask_on(connection, glance.name, order, self._python(glance), LOST_AFTER)
+                    if verb != "stop" or answer.get("ok") or answer.get("is_gone"):
+                        return
+                    unanswered_since = unanswered_since or self._loop.time()  # its agent is frozen
+                    if words[0] == "0" or self._loop.time() - unanswered_since >= LOST_AFTER:
+                        await self._reap(connection, glance)
+                        return
             if self._finished.is_set():
                 return
             await asyncio.sleep(RETRY_FIRST)
+
+    async def _reap(self, connection: Connection, glance: "Glance") -> None:
+        """End an agent that does not answer, and its trainers; the watcher will say that it is gone."""
+        run, limit = self._known.run, self._known.ssh.connect_timeout
+        await join.reap(connection, glance.name, run, glance.index, self._python(glance), limit)
 
     # -- the user --------------------------------------------------------------------------------------------------
     def _interrupt(self, number: signal.Signals) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mnspawn.core.said import Exited
-from mnspawn.engine import watching
+from mnspawn.core.said import AgentGone, Exited
+from mnspawn.engine import join, watching
 from mnspawn.engine.registry import KnownRun
 from mnspawn.engine.watching import Glance, Sight, View, ViewOptions
 from mnspawn_inventory import Host
@@ -45,9 +45,10 @@ def look(
     async def reach(*_: Any) -> AsyncIterator[Hosts]:
         yield Hosts()
 
-    async def ask_on(connection: Any, host: str, words: tuple[str, ...], *_: Any) -> None:
+    async def ask_on(connection: Any, host: str, words: tuple[str, ...], *_: Any) -> dict[str, bool]:
         orders.append((host, *words))
         stopped.set()
+        return {"ok": True}
 
     async def look_at(view: View, glance: Glance, connection: Any) -> float:
         if glance.name == "b":
@@ -88,3 +89,46 @@ def test_of_a_run_that_has_ended_a_removed_folder_is_only_told(monkeypatch: pyte
 def test_who_only_looks_waits_for_no_host_that_knows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     sight, orders = look(monkeypatch, ViewOptions(streams=()), has_ended=True)
     assert (sight.has_ended, list(sight.errors), orders) == (False, ["b"], [])
+
+
+@pytest.mark.parametrize("grace", [0.0, 5.0])
+def test_an_agent_that_does_not_answer_is_ended_with_what_it_has(monkeypatch: pytest.MonkeyPatch, grace: float) -> None:
+    """A frozen one: the kernel takes connections to its socket, and its lock is held."""
+    told: list[str] = []
+    gone = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def reach(*_: Any) -> AsyncIterator[Hosts]:
+        yield Hosts()
+
+    async def ask_on(connection: Any, host: str, words: tuple[str, ...], *_: Any) -> dict[str, Any]:
+        told.append(words[3])
+        return {"ok": False, "problem": "the agent does not answer: timed out"}
+
+    async def reap(*_: Any) -> bool:
+        told.append("reap")
+        gone.set()
+        return True
+
+    async def look_at(view: View, glance: Glance, connection: Any) -> float:
+        glance.connection = connection
+        await gone.wait()
+        view._take(glance, AgentGone("its agent died", ()))
+        view._settle(glance)
+        return 0.0
+
+    monkeypatch.setattr(watching, "reach_hosts", reach)
+    monkeypatch.setattr(watching, "ask_on", ask_on)
+    monkeypatch.setattr(join, "reap", reap)
+    monkeypatch.setattr(watching, "LOST_AFTER", 0.05)
+    monkeypatch.setattr(watching, "RETRY_FIRST", 0.02)
+    monkeypatch.setattr(View, "_look", look_at)
+
+    async def execute() -> Sight:
+        async with asyncio.timeout(5):
+            return await View(KNOWN, (), ViewOptions(streams=(), stop=grace)).execute()
+
+    sight = asyncio.run(execute())
+    assert told.count("reap") == 2
+    assert (told.count("stop") == 2) == (not grace)  # a kill waits for no second answer
+    assert [host.lost for host in sight.report.hosts] == ["its agent died"] * 2
