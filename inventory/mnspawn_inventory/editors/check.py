@@ -50,8 +50,19 @@ def _check_order(edit: Edit, before: Inventory, after: Inventory, source: str) -
     there = {host.name for host in before.hosts}
     kept = [host.name for host in before.hosts if host.name not in edit.removed]
     now = [host.name for host in after.hosts]
+    for host in after.hosts:
+        if host.name in edit.removed:
+            place = host.origin("name")
+            raise InventoryError(
+                f"the host would still be there: it comes from {place}",
+                place=Origin(source),
+                found=host.name,
+                hint="change it there",
+            )
+    if lost := [name for name in kept if name not in set(now)]:
+        raise _refused(f"{lost[0]} would be lost", source)
     if [name for name in now if name in there] != kept:
-        raise _refused("other hosts would be lost, or stand in another order", source)
+        raise _refused("hosts would stand in another order", source)
     if [name for name in now if name not in there] != [name for name in edit.added if name not in edit.removed]:
         raise _refused("the new hosts would not be there as they were named", source)
 

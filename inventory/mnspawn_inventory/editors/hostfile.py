@@ -14,7 +14,8 @@ from mnspawn_inventory.text import Text
 
 # what each tool understands of what we could write
 HELD = {"openmpi": ("slots", "user"), "deepspeed": ("slots", "user"), "horovod": ("slots",), "mpich": ("slots", "user")}
-FIRST_WORD = re.compile(r"(\s*)([^\s#]*)(.*)", re.DOTALL)
+COMMENT = re.compile(r"#|(?<!:)//")  # "//" is one of Open MPI's, and in no name
+FIRST_WORD = re.compile(r"(\s*)((?:(?!(?<!:)//)[^\s#])*)(.*)", re.DOTALL)
 # how a line may say what we change, in the words of all dialects
 WORDS = {"slots": "slots|count|cpu", "user": "user|username", "port": "port"}
 WRITTEN = {field: re.compile(rf"(\s+(?:{words})\s*=\s*)\S+") for field, words in WORDS.items()}
@@ -49,7 +50,8 @@ class HostfileDocument(Document):
             name = hosts[0].name
             rest = self._lines[index][len(prefix + word) :]
             if name in wanted and "slots" in wanted[name] and index > first[name]:  # the first line has all slots then
-                self._lines[index : index + 1] = [prefix + rest[rest.index("#") :]] if "#" in rest else []
+                comment = COMMENT.search(rest)
+                self._lines[index : index + 1] = [prefix + rest[comment.start() :]] if comment else []
             elif name in wanted:
                 self._lines[index] = prefix + self._changed(word, rest, hosts[0], wanted[name])
 
@@ -93,7 +95,9 @@ class HostfileDocument(Document):
     def _changed(self, word: str, rest: str, host: Host, settings: Settings) -> str:
         """The line with new values: the host's word is written anew, other keys and the comment stay."""
         said: dict[str, object] = {"user": host.user, "port": host.port, "slots": host.slots, **settings}
-        body, hash_sign, comment = rest.partition("#")
+        comment = COMMENT.search(rest)
+        body = rest[: comment.start()] if comment else rest
+        behind = rest[len(body) :]
         for key, pattern in WRITTEN.items():
             if pattern.search(body):
                 body = pattern.sub("" if said[key] is None else rf"\g<1>{said[key]}", body, count=1)
@@ -105,7 +109,7 @@ class HostfileDocument(Document):
             name = word if said["slots"] is None else f"{word} slots={said['slots']}"
         else:
             name = self._line(host.name, said)
-        return f"{name}{body}{hash_sign}{comment}"
+        return f"{name}{body}{behind}"
 
 
 def _taken_apart(line: str) -> tuple[str, str, str]:

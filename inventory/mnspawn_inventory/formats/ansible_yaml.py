@@ -27,7 +27,16 @@ def read(text: Text, source: AnsibleSource) -> None:
                 found=f"plugin: {reader.build.shown(value)}",
                 hint="ansible-inventory -i FILE --list > hosts.json, then use hosts.json",
             )
-        reader.group(key, value, 0)
+        if not _is_anchors(key, value):
+            reader.group(key, value, 0)
+
+
+def _is_anchors(key: Any, node: Any) -> bool:
+    """Whether it is `x-NAME` or `.NAME` with values to be merged elsewhere, as people keep them, and no group."""
+    if not isinstance(key.value, str) or not key.value.startswith(("x-", ".")):
+        return False
+    pairs = node.value if node.id == "mapping" else []
+    return not any(title.value in SECTIONS for title, _ in pairs)
 
 
 class _Reader:

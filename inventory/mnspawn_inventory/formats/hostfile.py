@@ -18,12 +18,14 @@ class Dialect:
         repeats_add: a host named again has one slot more; else naming it again is an error.
         has_colons: `h:4` means slots.
         blanks_around_equals: `slots = 4` is read as `slots=4`.
+        has_slashes: `//` begins a comment, too.
     """
 
     keys: dict[str, str]
     repeats_add: bool = False
     has_colons: bool = True
     blanks_around_equals: bool = False
+    has_slashes: bool = False
 
 
 _MPI_KEYS = {
@@ -41,7 +43,11 @@ _OWN_KEYS = {field: field for field in fields.FIELDS if field != "prelude"}
 DIALECTS = {
     "hostfile": Dialect({**_MPI_KEYS, **_OWN_KEYS, "username": "user", "ifname": "network"}),
     "openmpi": Dialect(
-        {**_MPI_KEYS, "username": "user"}, repeats_add=True, has_colons=False, blanks_around_equals=True
+        {**_MPI_KEYS, "username": "user"},
+        repeats_add=True,
+        has_colons=False,
+        blanks_around_equals=True,
+        has_slashes=True,
     ),
     "deepspeed": Dialect({"slots": "slots"}, has_colons=False),
     "horovod": Dialect({"slots": "slots"}),
@@ -53,7 +59,10 @@ def read(text: Text, draft: Draft, dialect: str = "hostfile") -> None:
     """Read a hostfile into the draft."""
     reader = _Reader(draft, DIALECTS[dialect])
     for line in text.lines():
-        words = line.without_comment().words()
+        line = line.without_comment()
+        if reader.rules.has_slashes:
+            line = Line(line.source, line.number, line.text.split("//", 1)[0])
+        words = line.words()
         if words:
             reader.read_host(_joined(words) if reader.rules.blanks_around_equals else words)
     reader.count_up()

@@ -312,6 +312,16 @@ def test_a_value_of_host_vars_is_told_with_its_file(tmp_path: Path) -> None:
         document.text()
 
 
+def test_hosts_of_an_included_ssh_config_belong_to_that_file(tmp_path: Path) -> None:
+    (tmp_path / "more").write_text("Host far\n  Port 7\n")
+    text = f"Include {tmp_path}/more\nHost near\n"
+    with pytest.raises(InventoryError, match=r"more:1:6: the host is in a file that this one includes: found 'far'"):
+        edited("ssh-config", ("set", "far", ["port=8"]), text=text)
+    with pytest.raises(InventoryError, match=r"the host would still be there: it comes from .*more:1:6: found 'far'"):
+        edited("ssh-config", ("remove", "far"), text=text)
+    assert edited("ssh-config", ("set", "near", ["port=8"]), text=text).endswith("Host near\n    Port 8\n")
+
+
 TARGETS = ["lone", "gpu01", "gpu[01-02]", "gpu[01-04]", "gpu[02,04]", "special", "new[1-2]", "new1", "x"]
 WORDS = [["user=u1"], ["user=u2", "port=7"], ["port="], ["address=10.5.5.5"], ["jump=a,b:22"], ["identity=~/.ssh/a b"]]
 EDITS = st.lists(

@@ -326,6 +326,13 @@ def test_hostfiles_are_edited_line_by_line(tmp_path: Path) -> None:
         ("hostfile", "n[1-2]:2\n", ["n[1-2]"], ["slots=3"], "n[1-2] slots=3\n"),
         ("hostfile", "n[1-2]:2\n", ["n1"], ["user=u"], "u@n1 slots=2\nn2:2\n"),
         ("openmpi", "a slots = 2 max_slots=4 # x\n", ["a"], ["slots=3"], "a slots = 3 max_slots=4 # x\n"),
+        (
+            "openmpi",
+            "// x\na // slots=9\nb//c\nb // d\n",
+            ["a", "b"],
+            ["slots=3"],
+            "// x\na slots=3 // slots=9\nb slots=3//c\n// d\n",
+        ),
         ("openmpi", "a username=x\n", ["a"], ["user=y"], "a username=y\n"),
         ("openmpi", "b\na\nb # again\nb\n", ["b"], ["slots=4"], "b slots=4\na\n# again\n"),
         ("openmpi", "b\nb\n", ["b"], ["user=u"], "u@b\nu@b\n"),

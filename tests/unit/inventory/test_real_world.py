@@ -78,6 +78,18 @@ def test_a_yaml_with_group_vars_and_a_vault(write: Write) -> None:
     assert str(inventory.hosts[1].origin("port")).endswith("inventories/prod/host_vars/w2.yml:1:15")
 
 
+def test_a_yaml_with_values_to_merge_at_its_top(write: Write) -> None:
+    inventory = write(
+        {
+            "hosts.yml": "x-common: &common\n  ansible_user: deploy\n  ansible_port: 2222\n"
+            ".more: &more {ansible_host: 10.0.0.9}\n"
+            "all:\n  hosts:\n    a: *common\n    b:\n      <<: [*common, *more]\n      ansible_port: 22\n"
+        }
+    )
+    assert rows(inventory) == [("a", None, "deploy", 2222, None, ()), ("b", "10.0.0.9", "deploy", 22, None, ())]
+    assert inventory.groups == ()
+
+
 def test_a_folder_as_an_inventory(write: Write) -> None:
     write(
         {

@@ -97,6 +97,7 @@ def mapped(mpirun: str, path: Path, trainers: int) -> tuple[list[tuple[str, int]
         "a slots = 2\nb slots= 1\n",
         "a max_slots=3\nb slots=1 max_slots=4\n",
         "a cpu=3\nb count=2\n",
+        "a slots=2 // two\n// b\nb//c\n",
     ],
 )
 def test_hostfiles_are_read_as_open_mpi_does(text: str, tool: Tool, tmp_path: Path) -> None:
