@@ -2,11 +2,15 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
-from mnspawn.core.session import Gap, HostSession, Output, SessionEvent
+import pytest
+
+from mnspawn.core.session import Gap, HostSession, NotStarted, Output, SessionEvent
+from mnspawn_agent.posix import rundir
 from mnspawn_agent.posix.marks import MarkWriter
-from mnspawn_agent.posix.watch import Watcher
+from mnspawn_agent.posix.watch import Watcher, _clock_shift
 from mnspawn_agent.posix.wire import Wire
 from mnspawn_agent.protocol import messages
 
@@ -32,9 +36,11 @@ class Shown:
 
     def events(self) -> list[SessionEvent]:
         self.watcher._send_output()
+        self.watcher._wire.pending += self.watcher._channel.data_to_send(0.0)
         self.session.receive(bytes(self.watcher._wire.pending), 0.0)
         self.watcher._wire.pending.clear()
-        return [event for event in self.session.events() if isinstance(event, Output | Gap)]
+        self.all = self.session.events()
+        return [event for event in self.all if isinstance(event, Output | Gap)]
 
     def close(self) -> None:
         self.watcher._spools.close()  # its process would end
@@ -53,4 +59,19 @@ def test_what_the_cap_takes_from_one_who_follows_is_counted_and_no_zeros_are_sho
     assert gap == Gap(0, 1, 0, 8192)
     assert isinstance(output, Output)
     assert (output.offset, output.chunk) == (8192, b"kept\n")
+    shown.close()
+
+
+@pytest.mark.parametrize("has_booted", [False, True])
+def test_times_of_a_pod_are_those_of_the_clock_that_holds_now(tmp_path: Path, has_booted: bool) -> None:
+    shown = Shown(tmp_path)
+    boot, clock = ("another", 1e6) if has_booted else (rundir.boot_id(), time.monotonic() - 100)
+    plan = {"run": "r", "node_rank": 0, "boot": boot, "clock": clock, "began": time.time() - 100}
+    assert clock + 40 + _clock_shift(plan) == pytest.approx(time.monotonic() - 60, abs=1)
+    assert _clock_shift({}) == 0.0  # of an agent that did not say
+    shown.watcher._clock_shift = -1e6
+    shown.watcher._pass_on(json.dumps(messages.make(messages.NOT_STARTED, rank=0, at=3.0, error="")).encode())
+    shown.events()
+    [told] = [event for event in shown.all if isinstance(event, NotStarted)]
+    assert told.rank == 0  # a moment before the boot is none that can't be
     shown.close()

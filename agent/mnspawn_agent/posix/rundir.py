@@ -187,6 +187,15 @@ def read_status(path: str) -> Optional[Dict[str, Any]]:
     return read_json(os.path.join(path, STATUS))
 
 
+def boot_id() -> str:
+    """Tells one life of the system from another: monotonic clocks begin anew with each."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def has_verdict(path: str) -> bool:
     """The agent of a pod's folder has said its last word: how everything ended."""
     try:

@@ -72,6 +72,8 @@ class Supervisor:
             grace=self.grace,
             hostname=socket.gethostname(),
             began=time.time(),
+            clock=time.monotonic(),
+            boot=rundir.boot_id(),
         )
         self._prepared.folder.write(rundir.PLAN, json.dumps(plan, indent=1, sort_keys=True).encode("ascii"))
 

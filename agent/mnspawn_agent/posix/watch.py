@@ -44,6 +44,7 @@ class Watcher:
         self._spools = Spools()
         self._marks: Dict[Tuple[int, int], Marks] = {}
         self._opened: Set[int] = set()
+        self._clock_shift = _clock_shift(plan)
         self._has_ended = False  # DONE or GONE was said
         self._has_caught_up = False
         self._is_over = False
@@ -159,6 +160,8 @@ class Watcher:
         if not isinstance(message, dict) or messages.problem_of(message):
             return
         kind = message["type"]
+        if "at" in message:
+            message["at"] += self._clock_shift
         streams = self._streams()
         if kind == messages.STARTED:
             self._open(message["rank"])
@@ -266,6 +269,13 @@ class Watcher:
 
     def _has_unread(self) -> bool:
         return any(self._spools.get(rank, stream).offset < size for rank, stream, size in self._spools.sizes())  # type: ignore[union-attr]
+
+
+def _clock_shift(plan: Dict[str, Any]) -> float:
+    """What makes times of a pod times of this system's monotonic clock: 0, unless it was booted since."""
+    if plan.get("boot") == rundir.boot_id() or not isinstance(plan.get("clock"), float):
+        return 0.0
+    return float(plan["began"] - plan["clock"] - (time.time() - time.monotonic()))
 
 
 def _next_line(spool: Spool, offset: int) -> int:

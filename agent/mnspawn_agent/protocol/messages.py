@@ -74,6 +74,11 @@ def _is_seconds(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
 
 
+def _is_moment(value: Any) -> bool:
+    """On the agent's monotonic clock: less than 0 is before the system was booted."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
+
+
 def _is_bool(value: Any) -> bool:
     return isinstance(value, bool)
 
@@ -159,16 +164,16 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
         "python": _is_str,
         "files": _list_of(_is_str),
         "reach": _list_of(_pair_of(_is_str, _is_str)),
-        "at": _is_seconds,
+        "at": _is_moment,
     },
     REFUSED: {"reasons": _list_of(_is_str)},
-    STARTED: {"rank": _is_count, "pid": _is_count, "at": _is_seconds},
-    NOT_STARTED: {"rank": _is_count, "at": _is_seconds, "error": _is_str},
+    STARTED: {"rank": _is_count, "pid": _is_count, "at": _is_moment},
+    NOT_STARTED: {"rank": _is_count, "at": _is_moment, "error": _is_str},
     EXITED: {
         "rank": _is_count,
         "pid": _is_count,
         "code": _is_int,
-        "at": _is_seconds,
+        "at": _is_moment,
         "seconds": _is_seconds,
         "stopped": _is_bool,
         "killed": _is_bool,
@@ -181,7 +186,7 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
         "leftovers": _list_of(_is_count),
         "swept": _is_count,
         "sizes": _list_of(_pair_of(_is_count, _is_count, _is_count)),
-        "at": _is_seconds,
+        "at": _is_moment,
     },
     LOST_OUTPUT: {"rank": _is_count, "stream": _is_count, "offset": _is_count, "count": _is_count},
     STOPPING: {"reason": _is_str, "grace": _is_seconds, "is_orphaned": _is_bool},
