@@ -209,6 +209,18 @@ async def test_a_public_key_alone_is_told_and_does_not_keep_other_keys_from_bein
         await shared.close()
 
 
+async def test_a_public_key_alone_that_the_server_would_take_is_told(
+    ssh_name: str, local_sshd: LocalSshd, tmp_path: Path
+) -> None:
+    config = with_key(local_sshd, tmp_path)
+    authorized = local_sshd.identity.with_suffix(".pub")
+    authorized.write_text((tmp_path / "other key.pub").read_text())
+    (tmp_path / "other key").unlink()
+    error = await failure(ssh_name, config, Target("h"))
+    assert type(error) is errors.KeyUnusable
+    assert "public key only" in error.message
+
+
 async def test_a_host_that_takes_passwords_only_is_not_asked_for_one(ssh_name: str, tmp_path: Path) -> None:
     with LocalSshd(sshd_config="PubkeyAuthentication no\nPasswordAuthentication yes") as server:
         error = await failure(ssh_name, server.ssh_config, Target("local"))
@@ -237,6 +249,28 @@ async def test_a_changed_host_key(ssh_name: str, local_sshd: LocalSshd) -> None:
         fingerprint(local_sshd.identity) in error.message or ssh_name == "openssh"
     )  # ssh tells the line, not the old print
     assert "--replace" in (error.hint or "")
+
+
+async def test_a_changed_host_key_is_not_taken_when_ssh_config_checks_none(
+    ssh_name: str, local_sshd: LocalSshd
+) -> None:
+    key = " ".join(local_sshd.identity.with_suffix(".pub").read_text().split()[:2])
+    local_sshd.known_hosts.write_text(f"[127.0.0.1]:{local_sshd.port} {key}\n")
+    prepend(local_sshd.ssh_config, "StrictHostKeyChecking no")
+    assert type(await failure(ssh_name, local_sshd.ssh_config, Target("local"))) is errors.HostKeyChanged
+
+
+@pytest.mark.parametrize("name", ["asyncssh", "paramiko"])
+async def test_a_host_that_only_a_command_knows_is_told_who_asks_it(name: str, local_sshd: LocalSshd) -> None:
+    prepend(local_sshd.ssh_config, f"KnownHostsCommand /bin/echo {local_sshd.known_hosts.read_text().strip()}")
+    local_sshd.known_hosts.write_text("")
+    error = await failure(name, local_sshd.ssh_config, Target("local"))
+    assert "--transport openssh asks KnownHostsCommand" in (error.hint or "")
+    shared = transport.create("openssh", SshOptions(config=local_sshd.ssh_config, connect_timeout=TIMEOUT))
+    try:
+        assert await (await (await shared.connect(Target("local"))).run("true")).wait() == 0
+    finally:
+        await shared.close()
 
 
 async def test_no_common_key_exchange(ssh_name: str) -> None:
@@ -271,7 +305,11 @@ async def test_too_many_keys(ssh_name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("line", "file"),
-    [("not enough", "known_hosts"), ("@nobody host ssh-ed25519 AAAA", "known_hosts")],
+    [
+        ("not enough", "known_hosts"),
+        ("@nobody host ssh-ed25519 AAAA", "known_hosts"),
+        ("host ssh-rsa AAAAC3NzaC1lZDI1NTE5AAAAIMh/9Itwx2HqGXpnL2UQFzVvCy7v7L0000000000000", "known_hosts"),
+    ],
 )
 async def test_a_broken_known_hosts_is_named_with_its_line(
     ssh_name: str, local_sshd: LocalSshd, line: str, file: str

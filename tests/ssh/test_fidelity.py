@@ -298,3 +298,41 @@ async def test_openssh_uses_a_session_that_is_open_already(local_sshd: LocalSshd
     finally:
         run("ssh", "-F", config, "-O", "exit", "local")
     assert local_sshd.log.count("Accepted publickey") == 1
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "RemoteCommand echo other",
+        "RequestTTY force",
+        "ForkAfterAuthentication yes",
+        "StdinNull yes",
+        "SessionType none",
+        "SendEnv LANG LC_*\nSetEnv A=1 B=2",
+        "LocalForward 127.0.0.1:1 127.0.0.1:2\nExitOnForwardFailure yes",
+        "PermitLocalCommand yes\nLocalCommand false",
+        "LogLevel QUIET",
+        "LogLevel DEBUG3",
+        "ProxyJump none\nProxyCommand none",
+        "KexAlgorithms curve25519-sha256",
+        "KexAlgorithms curve25519-sha256@libssh.org",
+        "KexAlgorithms diffie-hellman-group14-sha256",
+        "IdentityFile /nowhere\nCertificateFile /nowhere",
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Diffie-Hellman")
+async def test_settings_that_change_what_ssh_does_leave_commands_as_they_are(
+    ssh_name: str, local_sshd: LocalSshd, lines: str
+) -> None:
+    config = write(local_sshd.ssh_config, lines, local_sshd.ssh_config.read_text())
+    shared = transport.create(ssh_name, SshOptions(config=config, connect_timeout=10.0))
+    try:
+        process = await (await shared.connect(Target("local"))).run("cat; tty <&2")
+        await process.write(b"said\n")
+        await process.write_eof()
+        said = b""
+        while chunk := await process.read():
+            said += chunk
+        assert said == b"said\nnot a tty\n"
+    finally:
+        await shared.close()

@@ -1,5 +1,6 @@
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,9 +141,10 @@ def test_one_layer_says_once_where_hosts_come_from(first: str, second: str, file
 
 @pytest.mark.parametrize("word", ["hosts", "ips"])
 def test_hosts_can_choose_among_those_of_a_hostfile_said_beside_it(file: Path, word: str) -> None:
-    settings = resolved(file, "", **{word: "a", "hostfile": "hosts"}, inventory="all", include="a:0")
+    named: dict[str, Any] = {word: "a"}
+    settings = resolved(file, "", **named, hostfile="hosts", inventory="all", include="a:0")
     assert (getattr(settings, word), settings.hostfile, settings.include) == ("a", Path("hosts"), "a:0")
-    settings = resolved(file, "hostfile = 'x'\ninventory = 'y'", **{word: "a"})
+    settings = resolved(file, "hostfile = 'x'\ninventory = 'y'", **named)
     assert (getattr(settings, word), settings.hostfile) == ("a", None)
     assert settings.inventory is not None
 

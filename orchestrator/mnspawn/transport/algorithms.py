@@ -48,6 +48,11 @@ HOST_KEYS = (
 )
 CERTIFICATE = "-cert-v01@openssh.com"
 HOST_CERTIFICATES = tuple(name.removesuffix("@openssh.com") + CERTIFICATE for name in HOST_KEYS)
+_SAME = {
+    "curve25519-sha256": "curve25519-sha256@libssh.org",
+    "sntrup761x25519-sha512": "sntrup761x25519-sha512@openssh.com",
+}
+_OTHER_NAME = _SAME | {second: first for first, second in _SAME.items()}
 RSA_SIGNATURES = ("rsa-sha2-512", "rsa-sha2-256")
 
 
@@ -66,7 +71,7 @@ def choose(what: str, notation: str | None, ours: Sequence[str], possible: Seque
     if notation:
         sign = notation[0] if notation[0] in "+-^" else ""
         patterns = notation.removeprefix(sign).split(",")
-        named = [name for pattern in patterns for name in possible if fnmatchcase(name, pattern)]
+        named = [name for pattern in patterns for name in possible if _is_meant(name, pattern)]
         named = list(dict.fromkeys(named))
         if sign == "-":
             offered = [name for name in offered if name not in named]
@@ -83,6 +88,10 @@ def choose(what: str, notation: str | None, ours: Sequence[str], possible: Seque
             hint="--transport openssh has all that ssh has",
         )
     return offered
+
+
+def _is_meant(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) or fnmatchcase(_OTHER_NAME.get(name, name), pattern)
 
 
 def prefer_known(offered: Sequence[str], known_kinds: Sequence[str], has_authority: bool) -> list[str]:

@@ -6,6 +6,7 @@ ML-KEM it has from cryptography.
 
 import ctypes.util
 import logging
+import warnings
 
 
 def _no_library(name: str) -> None:
@@ -20,6 +21,8 @@ try:
 finally:
     ctypes.util.find_library = _find_library
 
+# what cryptography will drop some day is nothing that a user of ssh_config's KexAlgorithms could do anything about
+warnings.filterwarnings("ignore", category=UserWarning, module=r"asyncssh\.")
 logging.getLogger("asyncssh").addHandler(logging.NullHandler())  # what it has to say comes as exceptions too
 
 __all__ = ["asyncssh", "encryption", "kex", "mac", "public_key"]

@@ -113,11 +113,10 @@ class HostKeys:
         if hop.host_key_check != ACCEPT_NEW:
             if problem := self.problem(hop):
                 raise SettingsUnusable(str(problem), host=hop.name, hint=problem.hint)
-            raise HostKeyUnknown(
-                f"its {kind} key {found} is not in known_hosts",
-                host=hop.name,
-                hint=f"compare the fingerprint, then: mnspawn hosts trust {hop.name} (or --host-key-check accept-new)",
-            )
+            hint = f"compare the fingerprint, then: mnspawn hosts trust {hop.name} (or --host-key-check accept-new)"
+            if "knownhostscommand" in hop.origins:
+                hint = f"--transport openssh asks KnownHostsCommand; else {hint}"
+            raise HostKeyUnknown(f"its {kind} key {found} is not in known_hosts", host=hop.name, hint=hint)
         self._record(hop, key)
 
     def _record(self, hop: Hop, key: bytes) -> None:

@@ -174,13 +174,16 @@ def _parse(line: str, path: Path, number: int) -> Entry | None:
         raise UsageError("expected names, a key type and a key", place=place)
     try:
         key = base64.b64decode(words[2], validate=True)
-        keys.kind_of(key)
+        if keys.kind_of(key) != words[1]:
+            raise ValueError(words[1])
         if words[0].startswith("|"):
             _, kind, salt, digest = words[0].split("|")
             if kind != "1" or not base64.b64decode(salt, validate=True) or not base64.b64decode(digest, validate=True):
                 raise ValueError(words[0])
     except (ValueError, binascii.Error):
-        raise UsageError("the key or the hashed name is damaged (not base64, or cut short)", place=place) from None
+        raise UsageError(
+            "the key or the hashed name is damaged (not base64, cut short, or of another type)", place=place
+        ) from None
     return Entry(marker, tuple(words[0].split(",")), key, path, number)
 
 

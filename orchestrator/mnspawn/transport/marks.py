@@ -9,6 +9,9 @@ MASTER = "ControlMaster"
 GSSAPI = "GSSAPI"
 PKCS11 = "PKCS#11 keys"
 MATCH = "Match localnetwork, version"
+FDPASS = "ProxyUseFdpass"
+KNOWN_HOSTS_COMMAND = "KnownHostsCommand"
+REVOKED = "RevokedHostKeys, binary"
 OFFERED = "many hosts"
 
 _OWN_PARSER = "ssh_config is read here, and this part of it is not"
@@ -18,6 +21,9 @@ MARKS: Mapping[str, Mapping[str, str]] = {
     "asyncssh": {
         CANONICAL: _OWN_PARSER,
         MATCH: _OWN_PARSER,
+        FDPASS: _OWN_PARSER,
+        KNOWN_HOSTS_COMMAND: _OWN_PARSER,
+        REVOKED: _OWN_PARSER,
         MASTER: _LIBRARY,
         GSSAPI: "no Kerberos library is installed with mnspawn",
         PKCS11: "no PKCS#11 library is installed with mnspawn; keys in ssh-agent work",
@@ -26,6 +32,9 @@ MARKS: Mapping[str, Mapping[str, str]] = {
     "paramiko": {
         CANONICAL: _OWN_PARSER,
         MATCH: _OWN_PARSER,
+        FDPASS: _OWN_PARSER,
+        KNOWN_HOSTS_COMMAND: _OWN_PARSER,
+        REVOKED: _OWN_PARSER,
         MASTER: _LIBRARY,
         GSSAPI: "no Kerberos library is installed with mnspawn",
         PKCS11: "paramiko has no PKCS#11; keys in ssh-agent work",

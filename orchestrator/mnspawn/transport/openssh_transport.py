@@ -21,11 +21,13 @@ from mnspawn.errors import (
     ConnectionClosed,
     HostError,
     HostKeyUnknown,
+    KeyUnusable,
+    PassphraseNeeded,
     SettingsUnusable,
     TransportUnavailable,
     UsageError,
 )
-from mnspawn.transport import openssh_log
+from mnspawn.transport import keys, openssh_log
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.child import ChildProcess, end
 from mnspawn.transport.host_keys import HostKeys
@@ -35,6 +37,8 @@ from mnspawn.transport.route import ACCEPT_NEW, Hop, Router
 from mnspawn.transport.ssh_config import HostConfig
 
 _LAST_WORDS = 0.5  # seconds
+# what makes ssh something else than a wire to a command
+_HARMLESS = {"ForkAfterAuthentication": "no", "StdinNull": "no"}
 _SAYS_SO = 2.0  # seconds for ssh to read its configuration
 # settings by which ssh itself may know hosts, and prove who we are, without known_hosts and key files
 _KNOW_HOSTS = ("controlpath", "knownhostscommand", "verifyhostkeydns")
@@ -283,6 +287,14 @@ class OpensshTransport:
         if (unusable := openssh_log.unusable_config(log)) is not None:
             return unusable
         error = openssh_log.explain(log, target.name, said)
+        if isinstance(error, PassphraseNeeded | KeyUnusable) and self._router is not None:
+            with contextlib.suppress(HostError, UsageError):
+                files = [keys.inspect(path) for path in self._router.hop(target).identities]
+                public = next((file for file in files if not file.is_private), None)
+                if public is not None and not any(file.is_encrypted for file in files):  # as the log can't tell
+                    return KeyUnusable(
+                        f"key {public.path} {keys.PUBLIC}", host=target.name, hint="ssh-add the private key"
+                    )
         if isinstance(error, HostKeyUnknown) and self._router is not None:
             with contextlib.suppress(HostError, UsageError):  # of ssh_config: ssh itself has understood it
                 if problem := self._host_keys.problem(self._router.hop(target)):
@@ -303,6 +315,12 @@ class OpensshTransport:
             "RemoteCommand": "none",
             "RequestTTY": "no",
         }
+        config = self._config(target)
+        for name, value in _HARMLESS.items():  # only where it is said: an older ssh may not know the keyword
+            if config is not None and config.get(name.lower()) is not None:
+                fixed[name] = value
+        if config is not None and (config.text("stricthostkeychecking") or "").lower() in ("no", "off", "false"):
+            fixed["StrictHostKeyChecking"] = "accept-new"  # a changed key is never taken
         if self._options.host_key_check is not None:
             fixed["StrictHostKeyChecking"] = "accept-new" if self._options.host_key_check == ACCEPT_NEW else "yes"
         if target.address is not None:
@@ -312,6 +330,15 @@ class OpensshTransport:
         for option, given in (("-l", target.user), ("-p", target.port), ("-i", target.identity), ("-J", target.jump)):
             argv += [option, str(given)] if given is not None else []
         return argv
+
+    def _config(self, target: Target) -> HostConfig | None:
+        """What ssh_config says of a target; None where only ssh itself can tell."""
+        if self._router is None:
+            return None
+        try:
+            return self._router.config(target)
+        except (HostError, UsageError):
+            return None
 
     async def _has_session(self, argv: list[str], target: Target) -> bool:
         """Whether a master of the user's own stands (ControlPath in ssh_config)."""
