@@ -124,6 +124,25 @@ def test_a_grace_period_ends(here: Place) -> None:
     assert 0.5 < float(said.split()[-1]) < 10
 
 
+@pytest.mark.parametrize("grace", ["-1", "0"])
+def test_without_a_grace_the_others_are_killed_at_once(here: Place, grace: str) -> None:
+    program = f"""
+def stubborn(i):
+    if i == 0:
+        sys.exit(4)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(60)
+context = mp.start_processes(stubborn, nprocs=2, join=False)
+try:
+    while not context.join(float("inf"), grace_period={grace}):
+        pass
+except mp.ProcessExitedException as error:
+    print(error, [p.exitcode for p in context.processes], context)
+"""
+    said = "process 0 terminated with exit code 4 [4, -9] <SpawnContext: 2 ranks, 0 running>\n"
+    assert here.check(program, timeout=20) == said
+
+
 def test_success_first_and_failure_later_is_a_failure(place: Place, start_method: str) -> None:
     program = f"""
 def second(i):

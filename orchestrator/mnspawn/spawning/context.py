@@ -21,6 +21,11 @@ from .watcher import Watcher
 log = logging.getLogger("mnspawn.multiprocessing")
 
 
+def _deadline(timeout: float | None) -> float | None:
+    """When a wait is over; one that begins in the past only looks, one without an end never is."""
+    return None if timeout is None else time.monotonic() + min(max(0.0, timeout), threading.TIMEOUT_MAX / 2)
+
+
 class SpawnContext:
     """The ranks of one spawn, in rank order. Made by `mnspawn.spawn` and `mnspawn.multiprocessing.start_processes`.
 
@@ -49,6 +54,10 @@ class SpawnContext:
         self._is_judged = False
         self._is_terminated = False
         self._interrupts = 0
+
+    def __repr__(self) -> str:
+        running = sum(process.is_alive() for process in self.processes)
+        return f"<SpawnContext: {len(self.processes)} ranks, {running} running>"
 
     # -- ranks -----------------------------------------------------------------------------------------------------
     @property
@@ -116,7 +125,8 @@ class SpawnContext:
             ProcessExitedException: that rank's process ended without a result.
             HostLost: a host was lost.
         """
-        deadline = None if timeout is None else time.monotonic() + max(0.0, timeout)
+        deadline = _deadline(timeout)
+        grace_period = None if grace_period is None else min(max(0.0, grace_period), threading.TIMEOUT_MAX)
         self._wait(lambda: self._watcher.has_failed or self._watcher.is_over or self._has_new_ends(), deadline)
         if self._watcher.has_failed and not self._watcher.is_over:
             self._stop_others(grace_period)
@@ -218,7 +228,7 @@ class SpawnContext:
 
     def wait_for_rank(self, rank: int, timeout: float | None, is_end: bool = False) -> bool:
         """Wait until a rank has returned, or (`is_end`) its process has ended; False when neither came in time."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = _deadline(timeout)
 
         def has_ended() -> bool:
             has_returned = not is_end and self.has_returned(rank)
