@@ -44,7 +44,7 @@ def stop(
     before = look(known, ViewOptions(streams=(), is_following=False))
     assert before is not None
     ended = before.report if before.has_ended else remembered_report(known.run) if before.errors else None
-    if ended is not None:
+    if ended is not None and all(host.is_confirmed for host in ended.hosts):
         say(f"run {known.run} had ended before: exit status {ended.exit_status}")
         return ExitStatus.OK
     if len(before.errors) == len(known.hosts):

@@ -13,11 +13,13 @@ import time
 from pathlib import Path
 
 from ..errors import MnspawnError
-from .registry import Registry
-from .watching import View, ViewOptions
+from .registry import KnownRun, Registry
+from .watching import Sight, View, ViewOptions
 
 START_LIMIT = 10.0  # seconds until the keeper has taken the run over
 LOOK = 0.05
+RETURN_LIMIT = 86400.0  # seconds in which a lost host may come back
+RETURN_LOOK = 15.0  # between two looks, each of which takes longer
 
 
 def start(registry: Path, run: str) -> bool:
@@ -53,7 +55,16 @@ def keep(registry: Path, run: str) -> int:
         sight = asyncio.run(View(known, (), ViewOptions(streams=(), is_in_charge=True)).execute())
         if sight.has_ended and known_runs.report(run) is None:  # who was attached may know more of the end
             known_runs.write_report(run, sight.report.describe())
+        _stop_what_comes_back(known, sight)
     return 0
+
+
+def _stop_what_comes_back(known: KnownRun, sight: Sight) -> None:
+    """A host that was lost may only have been cut off, and nothing there says that the run is over."""
+    until = time.monotonic() + RETURN_LIMIT
+    while any(host.lost and not host.is_confirmed for host in sight.report.hosts) and time.monotonic() < until:
+        time.sleep(RETURN_LOOK)
+        sight = asyncio.run(View(known, (), ViewOptions(streams=(), stop=known.grace)).execute())
 
 
 if __name__ == "__main__":
