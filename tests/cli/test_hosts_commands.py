@@ -191,8 +191,8 @@ def test_every_key_file_has_its_line_and_options_are_named(configured: Controlle
 def test_a_broken_ssh_config_is_named_with_its_line(configured: Controller) -> None:
     (configured.home / "config").write_text("Host *\n  Port abc\n")
     done = configured.mnspawn("hosts", "show", "g1", "--ssh-config", "config")
-    assert done.status == 3
-    assert "config:2: expected a number, found 'abc'" in done.stderr
+    assert done.status == 2
+    assert "config:2: expected a port from 1 to 65535, found 'abc'" in done.stderr
 
 
 # -- trust
@@ -232,3 +232,41 @@ def test_a_changed_key_is_replaced_only_when_that_is_said(controller: Controller
     done = controller.mnspawn("hosts", "trust", "local", "--ssh-config", config, "--yes", "--replace")
     assert done.status == 0, done
     assert known.read_text() == right
+
+
+def test_trust_tells_what_is_wrong_with_others_before_it_asks(controller: Controller, local_sshd: LocalSshd) -> None:
+    local_sshd.known_hosts.write_text("a broken line\n")
+    config = local_sshd.ssh_config
+    config.write_text(f"Host dead\n  HostName 127.0.0.1\n  Port 1\n{config.read_text()}")
+    asked = controller.mnspawn("hosts", "trust", "local,dead", "--ssh-config", str(config))
+    assert asked.status == 2, asked
+    assert "mnspawn: dead: connection refused at 127.0.0.1 port 1" in asked.stderr
+    assert asked.stderr.index("dead: connection") < asked.stderr.index("expected a terminal")
+    done = controller.mnspawn("hosts", "trust", "local", "--ssh-config", str(config), "--yes")
+    assert done.status == 0, done
+
+
+BAD = {"config": "Port many", "known_hosts": "a broken line", "key": "no key"}
+
+
+@pytest.mark.parametrize("transport", ["asyncssh", "paramiko", "openssh"])
+@pytest.mark.parametrize("command", ["run", "exec", "check"])
+@pytest.mark.parametrize("file", BAD)
+def test_a_broken_file_of_ssh_is_bad_input_to_every_command(
+    controller: Controller, tmp_path: Path, transport: str, command: str, file: str
+) -> None:
+    for name in ("known_hosts", "key"):
+        (tmp_path / name).write_text(BAD[name] + "\n" if name == file else "")
+    (tmp_path / "key").chmod(0o600)
+    names = f"UserKnownHostsFile {tmp_path}/known_hosts\nGlobalKnownHostsFile none\nIdentityAgent none\n"
+    names += "GSSAPIAuthentication no\n" + (f"IdentityFile {tmp_path}/key\n" if file == "key" else "")
+    (tmp_path / "config").write_text((BAD["config"] + "\n" if file == "config" else "") + names)
+    words = {
+        "run": ["--hosts", "127.0.0.1", "--no-python", "true"],
+        "exec": ["exec", "127.0.0.1", "--", "true"],
+        "check": ["hosts", "check", "127.0.0.1"],
+    }[command]
+    done = controller.mnspawn("--ssh-config", str(tmp_path / "config"), "--transport", transport, *words)
+    assert done.status == 2, done
+    assert done.stderr.startswith(f"mnspawn: {tmp_path}/{file}:1: "), done
+    assert done.stdout == ""

@@ -149,6 +149,9 @@ def trust(
     errors = [answer for answer in answers if isinstance(answer, HostError)]
     print_out("".join(f"{visible(line)}\n" for one in shown for line in _key_lines(one)))
     refused = [] if replace else [one for one in shown if one.changed]
+    errors += [fleet.changed(one) for one in refused]
+    if errors:
+        print_error(HostsUnusable(errors))
     writable = [one for one in shown if (one.new or one.changed) and one not in refused]
     if writable and not yes:
         _ask(writable)
@@ -157,9 +160,6 @@ def trust(
     for path in dict.fromkeys(one.path for one in writable):
         count = sum(len(one.new) + len(one.changed) for one in writable if one.path == path)
         print_out(visible(f"{counted(count, 'key')} written to {path}") + "\n")
-    errors += [fleet.changed(one) for one in refused]
-    if errors:
-        print_error(HostsUnusable(errors))
     return ExitStatus.HOST_UNUSABLE if errors else ExitStatus.OK
 
 

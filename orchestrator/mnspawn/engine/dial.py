@@ -14,11 +14,14 @@ from ..transport.threads import in_daemon_thread
 
 WINDOW = 128  # hosts in all: one handshake costs about 3 ms of CPU here, and a file descriptor
 _GRACE = 1.0  # seconds
+_LOOK_UP = 1.0  # seconds; thousands of hosts are looked up in less
 PER_SERVER = 8  # sshd starts to drop connections over ten that are not yet let in (MaxStartups 10:30:100)
 
 
 async def look_up(transports: Sequence[Transport], targets: Sequence[Target]) -> None:
     """Return when nothing that the user wrote down keeps any target from being dialled; what else does, `dial` tells.
+
+    Who takes long to tell (a Match exec of ssh_config) is not waited for: `dial` goes on with that.
 
     Raises:
         UsageError: ssh_config or a file that it names can't be used; `place` is file:line.
@@ -31,14 +34,16 @@ async def look_up(transports: Sequence[Transport], targets: Sequence[Target]) ->
                 await in_daemon_thread(partial(transport.endpoint, target))
 
     tasks = [asyncio.create_task(one(*pair)) for pair in zip(transports, targets, strict=True)]
+    if not tasks:
+        return
     try:
-        for task in tasks:
-            await task
+        done, _ = await asyncio.wait(tasks, timeout=_LOOK_UP, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
     finally:
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await asyncio.wait(tasks)
 
 
 async def dial(

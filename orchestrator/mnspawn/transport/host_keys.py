@@ -33,8 +33,7 @@ class HostKeys:
     def problem(self, hop: Hop) -> UsageError | None:
         """For a host that was not found: a line of known_hosts that is broken; any may have been meant for it."""
         with self._lock:
-            problem = self._known.problem(hop.known_hosts)
-        return problem and UsageError(problem.message, place=problem.place, hint="mend or remove that line")
+            return self._known.problem(hop.known_hosts)
 
     def check_files(self, hop: Hop) -> None:
         """Return when the files themselves do not keep the host from being used, whatever key it shows.

@@ -153,6 +153,7 @@ def read(path: Path, problems: list[UsageError] | None = None) -> list[Entry]:
             entry = _parse(line, path, number)
         except UsageError as exc:
             if problems is not None:
+                exc.hint = "mend or remove that line"
                 problems.append(exc)
             continue
         if entry is not None:
