@@ -218,7 +218,8 @@ def list_pods(root: str) -> Iterator[Tuple[str, str, str]]:
         except OSError:
             continue  # not a folder, or it went meanwhile
         for pod in pods:
-            yield run, pod, os.path.join(runs, run, pod)
+            if pod.isdigit():  # else somebody put it there
+                yield run, pod, os.path.join(runs, run, pod)
 
 
 def prune(root: str, now: Optional[float] = None) -> None:

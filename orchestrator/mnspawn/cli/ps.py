@@ -79,7 +79,7 @@ async def ask_hosts(unknown: Sequence[KnownRun]) -> dict[str, dict[str, Any]]:
                 found[known.run] = {"state": "ended", "exit_status": sight.report.exit_status}
             elif any(rank.pid is not None and rank.code is None for rank in sight.report.ranks):
                 found[known.run] = {"state": "running"}
-            elif all(isinstance(error, RunUnknown) for error in sight.errors.values()):
+            elif sight.errors and all(isinstance(error, RunUnknown) for error in sight.errors.values()):
                 found[known.run] = {"state": "ended"}  # how is not known any more: a host has removed its folder
 
     young = [known for known in unknown if time.time() - known.began < HOSTS_REMEMBER]
