@@ -10,6 +10,7 @@ import contextlib
 import gc
 import io
 import multiprocessing
+import multiprocessing.util
 import os
 import signal
 import sys
@@ -191,6 +192,7 @@ class Forks:
     def _call(self, process: Any) -> int:
         """The trainer's life as multiprocessing has it: its queues then know that they were forked, and are emptied."""
         atexit._clear()  # the caller's
+        atexit.register(multiprocessing.util._exit_function)  # type: ignore[attr-defined] # by itself until Python 3.12
         try:
             return int(process._bootstrap())
         finally:
