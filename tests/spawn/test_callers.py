@@ -285,3 +285,16 @@ while len(late.sentinels) and not wait(list(late.sentinels), 20) == list(late.se
 print("killed")
 """
     assert place.check(program) == ("[0, 1] True\n[0, 0] 2\n{} True\n4\nthe context of this rank is gone\nkilled\n")
+
+
+def test_callers_without_standard_streams_spawn(here: Place, start_method: str) -> None:
+    program = f"""
+for descriptor in (0, 1, 2):
+    os.close(descriptor)
+sys.stdin = sys.stdout = sys.stderr = None
+said = str(mnspawn.spawn(os.write, (1, b"said"), nprocs=2, start_method={start_method!r}).results())
+with open("said", "w") as file:
+    file.write(said)
+"""
+    here.check(program)
+    assert (here.folder / "said").read_text() == "[4, 4]"

@@ -58,10 +58,12 @@ def _guard(agent: int, told_in: int, unneeded: Iterable[int]) -> int:
 
 def blank(fds: Iterable[int]) -> None:
     """Let go of what descriptors stand for, but keep their numbers: who else knows them may still close them."""
+    numbers = set(fds)
     null = os.open(os.devnull, os.O_RDWR)
-    for fd in fds:
+    for fd in numbers - {null}:
         os.dup2(null, fd)
-    os.close(null)
+    if null not in numbers:  # else that one was free
+        os.close(null)
 
 
 def end_agent(run: str, node_rank: int) -> None:

@@ -48,10 +48,10 @@ def become_agent(
         for descriptor in others:
             os.close(descriptor)
         link_in, link_out, diagnostics = streams
-        heritage = Heritage(set(streams), mask)
-        guardian.blank([0, 1])
+        guardian.blank([0, 1])  # the caller may have closed them
         os.dup2(diagnostics, 2)
         os.close(diagnostics)
+        heritage = Heritage({link_in, link_out}, mask)
         unneeded = (*heritage.descriptors, link_in, link_out)
         status = agent.serve(link_in, link_out, __version__, True, Forks(heritage, workdir, run), unneeded)
     except BaseException:  # noqa: BLE001 - whatever it is, it must not get into the caller's frames
