@@ -207,7 +207,7 @@ class Channel:
             self._lose("garbage", "expected frame %d, found %d" % (self._received_seq + 1, frame.seq))
         # a smaller number is one that we have: it was under way when the old wire broke
 
-    def _take_beat(self, body: memoryview, now: float) -> None:
+    def _take_beat(self, body: framing.Body, now: float) -> None:
         received, clock, echo, held, granted = BEAT.unpack(body)
         self._forget_acknowledged(received)
         self.granted_to_us = max(self.granted_to_us, granted)
@@ -276,7 +276,7 @@ class Channel:
         self._events.append(Synced(message))
 
 
-def _decode_object(body: memoryview) -> Message:
+def _decode_object(body: framing.Body) -> Message:
     message = json.loads(bytes(body).decode("utf-8"))
     if not isinstance(message, dict):
         raise ValueError("expected an object")

@@ -1,7 +1,7 @@
 """Length-prefixed frames: bytes in, frames out. Does no I/O and keeps no clock."""
 
 import struct
-from typing import Iterator, List, NamedTuple
+from typing import Iterator, List, NamedTuple, Union
 
 HEADER = struct.Struct(">IBI")  # length of the body, kind, sequence number
 MAX_BODY = 64 << 20  # the largest is a START with all that execve takes (6 MiB), each byte as \udcXX
@@ -15,26 +15,28 @@ SYNC = 5  # first frame on a new wire of an old session, not sequenced
 
 KINDS = frozenset((CONTROL, BLOB, OUTPUT, BEAT, SYNC))
 
+Body = Union[bytes, memoryview]
+
 
 class Frame(NamedTuple):
     """One frame; `seq` is 0 where the kind is not sequenced. The body is a view: copy what is to be kept."""
 
     kind: int
     seq: int
-    body: memoryview
+    body: Body
 
 
 class FramingError(Exception):
     """What arrived is no frame of ours: somebody else wrote into the stream, or versions differ."""
 
 
-def encode(kind: int, seq: int, body: bytes) -> bytes:
+def encode(kind: int, seq: int, body: Body) -> bytes:
     """One frame as bytes.
 
     Raises:
         ValueError: the body is larger than a peer accepts.
     """
-    return encode_header(kind, seq, len(body)) + body
+    return b"".join((encode_header(kind, seq, len(body)), body))
 
 
 def encode_header(kind: int, seq: int, size: int) -> bytes:
