@@ -99,10 +99,10 @@ def _check_groups(edit: Edit, before: Inventory, after: Inventory, source: str) 
     for group in before.groups:
         if group.name in edit.removed_groups or edit.is_merge:
             continue
-        if group.name not in now:
-            raise _refused(f"the group {group.name} would be lost", source)
         kept = set(group.hosts) - edit.removed
-        left = now[group.name] - edit.added.keys()
+        if group.name not in now and (kept or not group.hosts):  # some formats know a group by its hosts only
+            raise _refused(f"the group {group.name} would be lost", source)
+        left = now.get(group.name, set()) - edit.added.keys()
         if left != kept and not (edit.removed_groups and left < kept):
             raise _refused(f"the group {group.name} would have other hosts", source)
 

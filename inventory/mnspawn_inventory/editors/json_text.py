@@ -35,7 +35,7 @@ class JsonText:
                 ensure_ascii=self._is_ascii,
                 allow_nan=False,
             )
-        except ValueError as exc:  # a number beyond all that JSON can hold
+        except (ValueError, RecursionError) as exc:  # a number or a depth beyond all use
             raise InventoryError(f"this JSON can't be written again: {exc}", place=Origin(self._source)) from exc
         return made + self._end
 

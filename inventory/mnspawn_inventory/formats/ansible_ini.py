@@ -13,6 +13,7 @@ from mnspawn_inventory.text import Line, Text
 
 SECTION = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?")
 NAME = re.compile(r"([^:#\s\[\]]+)\s*(?:#.*)?")
+MAX_LINE = 65536  # shlex takes a time that grows with the square of a word's length
 MAX_LITERAL = 4096  # longer values are text; Python's parser is asked about short ones only
 
 
@@ -26,6 +27,9 @@ def read(text: Text, source: AnsibleSource) -> None:
         if not content or content[0] in "#;":
             continue
         place = line.place(len(line.text) - len(line.text.lstrip()))
+        if len(content) > MAX_LINE:
+            expected = f"at most {MAX_LINE} characters"
+            raise InventoryError("the line is too long", place=place, found=content, expected=expected)
         if content.startswith("["):
             section = SECTION.fullmatch(content)
             if section or content.endswith("]"):

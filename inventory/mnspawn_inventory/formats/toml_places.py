@@ -3,9 +3,11 @@
 import re
 from bisect import bisect_right
 
-from mnspawn_inventory.errors import Origin
+from mnspawn_inventory.errors import InventoryError, Origin
 
 Path = tuple[str | int, ...]
+
+MAX_DEPTH = 100  # keys in keys; each keeps its whole path, so that more would only eat memory
 
 SKIP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 BLANK = re.compile(r"[ \t]*")
@@ -98,6 +100,13 @@ class TomlPlaces:
             else:
                 part = self._skip(BARE_KEY)
             path = (*path, part)
+            if len(path) > MAX_DEPTH:
+                raise InventoryError(
+                    "keys are nested too deeply",
+                    place=self.offset(start),
+                    found=part,
+                    expected=f"at most {MAX_DEPTH} levels",
+                )
             self._keys.setdefault(path, start)
             self.key_spans.append((path, start, self._at))
             self._skip(BLANK)
