@@ -221,6 +221,18 @@ async def test_a_public_key_alone_that_the_server_would_take_is_told(
     assert "public key only" in error.message
 
 
+async def test_an_agent_that_never_answers(ssh_name: str, local_sshd: LocalSshd, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "agent"))
+        silent.listen()
+        prepend(local_sshd.ssh_config, f"IdentityAgent {tmp_path}/agent")
+        error = await failure(ssh_name, local_sshd.ssh_config, Target("local"))
+    assert type(error) is errors.ConnectTimeout
+    if ssh_name != "openssh":  # ssh does not say what it waits for
+        assert "ssh-agent does not answer" in error.message
+        assert f"{tmp_path}/agent" in (error.hint or "")
+
+
 async def test_a_host_that_takes_passwords_only_is_not_asked_for_one(ssh_name: str, tmp_path: Path) -> None:
     with LocalSshd(sshd_config="PubkeyAuthentication no\nPasswordAuthentication yes") as server:
         error = await failure(ssh_name, server.ssh_config, Target("local"))

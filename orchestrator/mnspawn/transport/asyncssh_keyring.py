@@ -107,6 +107,9 @@ class Keyring:
                     listed = await agent.client.get_keys()
                 except (OSError, ValueError):  # no agent there: as ssh, go on without
                     self._agents[path] = None
+                except asyncio.CancelledError:  # it did not answer in time
+                    agent.client.close()
+                    raise
                 else:
                     agent.held = [(pair.public_data, _comment(pair)) for pair in listed]
                     self._agents[path] = agent

@@ -30,7 +30,7 @@ class _Client(asyncssh.SSHClient):
         self.conn: asyncssh.SSHClientConnection | None = None
         self.attempt = refusals.Attempt()
         self.refusal: errors.HostError | None = None
-        self.has_key = self.is_authenticating = False
+        self.has_key = self.is_authenticating = self.is_asking = False
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         self.conn = conn
@@ -54,7 +54,9 @@ class _Client(asyncssh.SSHClient):
 
     async def public_key_auth_requested(self) -> asyncssh.SSHKeyPair | None:
         if self._offers is None:
+            self.is_asking = True
             self._offers = await self._keyring.offers(self._hop, self.attempt)
+            self.is_asking = False
         elif self.conn is not None:  # the server has answered once: now it is known what it takes
             self.attempt.methods.update(self.conn.get_server_auth_methods())
         if not self._offers:
@@ -90,6 +92,8 @@ class _Client(asyncssh.SSHClient):
             return "the host does not answer"
         if self.conn.get_extra_info("server_version") is None:
             return sockets.NO_SSH
+        if self.is_asking:
+            return sockets.NO_AGENT
         return "the server stopped answering while it " + ("let us in" if self.is_authenticating else "said who it is")
 
 
@@ -254,7 +258,7 @@ class _Collector(_Client):
         self.attempt = refusals.Attempt()
         self.refusal = None
         self.key: bytes | None = None
-        self.has_key = self.is_authenticating = False
+        self.has_key = self.is_authenticating = self.is_asking = False
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.key = key.public_data

@@ -1,7 +1,7 @@
 """Keys for paramiko, in the order in which ssh offers them: from the agent, from files, with their certificates."""
 
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,16 @@ class Agent(AgentSSH):
     """A connection to the agent at a path; paramiko's own only knows SSH_AUTH_SOCK."""
 
     @classmethod
-    def open(cls, path: str | None) -> "Agent | None":
+    def open(cls, path: str | None, on_socket: Callable[[socket.socket], None]) -> "Agent | None":
+        """Ask an agent what it holds, as long as that takes; None where there is none.
+
+        Args:
+            on_socket: gets the socket before, to shut it down when nobody waits any more.
+        """
         if path is None:
             return None
         sock = socket.socket(socket.AF_UNIX)
+        on_socket(sock)
         agent = cls()
         opened: Any = agent
         try:

@@ -156,6 +156,8 @@ class _Handshake:
         self._sock: Any = None
         self._client: SignallingTransport | None = None
         self._agent: Agent | None = None
+        self._agent_socket: socket.socket | None = None
+        self._is_asking = False
         self.attempt = Attempt()
         self.is_authenticating = False
         self.is_aborted = threading.Event()
@@ -166,6 +168,8 @@ class _Handshake:
             return "the host does not answer"
         if not self._client.remote_version:
             return sockets.NO_SSH
+        if self._is_asking:
+            return sockets.NO_AGENT
         return "the server stopped answering while it " + ("let us in" if self.is_authenticating else "said who it is")
 
     @property
@@ -182,9 +186,10 @@ class _Handshake:
         self.is_aborted.set()
         if self._client is not None:
             self._client.close()
-        if isinstance(self._sock, socket.socket):
-            with contextlib.suppress(OSError):  # not connected any more
-                self._sock.shutdown(socket.SHUT_RDWR)
+        for sock in (self._sock, self._agent_socket):
+            if isinstance(sock, socket.socket):
+                with contextlib.suppress(OSError):  # not connected any more
+                    sock.shutdown(socket.SHUT_RDWR)
 
     def open_behind(self, jump: SignallingTransport) -> paramiko.Channel:
         left = max(0.1, self._deadline - time.monotonic())
@@ -254,8 +259,13 @@ class _Handshake:
             reason = objection or ("its key is revoked" if is_signed else "its signature is wrong")
             raise errors.HostKeyError(f"its host certificate was not accepted: {reason}", host=self._hop.name)
 
+    def _on_agent_socket(self, sock: socket.socket) -> None:
+        self._agent_socket = sock
+
     def _authenticate(self, client: SignallingTransport) -> None:
-        self._agent = Agent.open(self._hop.agent)
+        self._is_asking = True
+        self._agent = Agent.open(self._hop.agent, self._on_agent_socket)
+        self._is_asking = self.is_aborted.is_set()
         for name, key in offers(self._hop, self._agent, self.attempt):
             if self.is_aborted.is_set() or not client.is_active():
                 break

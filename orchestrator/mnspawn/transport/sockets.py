@@ -17,6 +17,7 @@ from mnspawn.transport.threads import in_daemon_thread
 _LOOKUPS = 32  # names looked up at once: a slow DNS server must not make hosts wait for each other
 _READ_MOST = 131072  # asyncio asks for twice as much; asyncssh copies what it has read ahead twice for every packet
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
+NO_AGENT = "ssh-agent does not answer"
 NO_SSH = "something takes connections there but does not speak SSH"
 _NO_ROUTE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EADDRNOTAVAIL}
 
@@ -149,7 +150,9 @@ def hung_up(hop: Hop) -> errors.HostError:
 def timed_out(what: str, hop: Hop) -> errors.HostError:
     """Nothing came within the connect timeout; `what` says what was waited for."""
     hint = "is it up, and does a firewall drop packets? --connect-timeout gives it longer"
-    if hop.proxy_command is not None and what == NO_SSH:
+    if what == NO_AGENT:
+        hint = f"its socket is {hop.agent}; IdentityAgent none in ssh_config goes without"
+    elif hop.proxy_command is not None and what == NO_SSH:
         what, hint = "nothing comes out of its ProxyCommand", f"see what it says: {hop.proxy_command}"
     return errors.ConnectTimeout(f"{what} ({hop.place}, {hop.connect_timeout:g} s)", host=hop.name, hint=hint)
 
