@@ -172,6 +172,8 @@ class View:
         """Without a link: is the host lost, or are we?"""
         now = self._loop.time()
         if not self._options.is_following:
+            if glance.lost_at is not None and now - glance.lost_at < LOST_AFTER:
+                return False  # what it began to tell shall be whole
             self._settle(glance)
             return True
         is_seen_elsewhere = any(g.connection is not None for g in self._glances if g is not glance)
@@ -197,6 +199,9 @@ class View:
         if found is None:
             raise RunUnknown(f"knows nothing of run {known.run}", host=glance.name)
         glance.is_unknown = False
+        if glance.lost_at is not None:
+            self._audience.tell(seen.HostLinkBack(time.time(), glance.name, self._loop.time() - glance.lost_at))
+            glance.lost_at = None
         process, diagnostics, first = found
         window = min(WINDOW_MOST, max(WINDOW_LEAST, WINDOW_TOTAL // len(self._glances)))
         offsets = glance.session.offsets if glance.session is not None else {}
@@ -260,8 +265,11 @@ class View:
                 machine.lost(glance.index, reason, now, not leftovers, now)
             case said.CaughtUp():
                 self._settle(glance)
-            case said.LinkLost(_, _, last_heard):
+            case said.LinkLost(_, detail, last_heard):
                 glance.last_heard = last_heard
+                if not glance.is_settled and glance.lost_at is None:
+                    glance.lost_at = last_heard
+                    self._audience.tell(seen.HostLinkLost(time.time(), glance.name, detail))
             case _:
                 pass  # the rest is said to those who start runs
 
@@ -310,16 +318,12 @@ class View:
                         return
                     unanswered_since = unanswered_since or self._loop.time()  # its agent is frozen
                     if words[0] == "0" or self._loop.time() - unanswered_since >= LOST_AFTER:
-                        await self._reap(connection, glance)
-                        return
+                        run, limit = self._known.run, self._known.ssh.connect_timeout
+                        await join.reap(connection, glance.name, run, glance.index, self._python(glance), limit)
+                        return  # the watcher will say that it is gone
             if self._finished.is_set():
                 return
             await asyncio.sleep(RETRY_FIRST)
-
-    async def _reap(self, connection: Connection, glance: "Glance") -> None:
-        """End an agent that does not answer, and its trainers; the watcher will say that it is gone."""
-        run, limit = self._known.run, self._known.ssh.connect_timeout
-        await join.reap(connection, glance.name, run, glance.index, self._python(glance), limit)
 
     # -- the user --------------------------------------------------------------------------------------------------
     def _interrupt(self, number: signal.Signals) -> None:
@@ -358,6 +362,7 @@ class Glance:
         self.is_unknown = False  # there: its folder is gone
         self.has_ended = False  # the pod, as far as the host knows
         self.last_heard = 0.0
+        self.lost_at: float | None = None  # its link, not yet found again
         self._told: set[object] = set()
 
     def is_new(self, event: said.SessionEvent) -> bool:

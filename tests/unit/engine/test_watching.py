@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from mnspawn.core.said import AgentGone, Exited
+from mnspawn.core.said import AgentGone, CaughtUp, Exited, LinkLost
 from mnspawn.engine import join, watching
 from mnspawn.engine.registry import KnownRun
 from mnspawn.engine.watching import Glance, Sight, View, ViewOptions
+from mnspawn.errors import HostError
+from mnspawn.events import Event, HostLinkLost
 from mnspawn_inventory import Host
 
 KNOWN = KnownRun("1a2b3c4d", (Host(name="a"), Host(name="b")), (1, 1))
@@ -132,3 +134,52 @@ def test_an_agent_that_does_not_answer_is_ended_with_what_it_has(monkeypatch: py
     assert told.count("reap") == 2
     assert (told.count("stop") == 2) == (not grace)  # a kill waits for no second answer
     assert [host.lost for host in sight.report.hosts] == ["its agent died"] * 2
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_link_that_breaks_while_old_output_is_read_is_dialled_again(
+    monkeypatch: pytest.MonkeyPatch, comes_back: bool
+) -> None:
+    """`mnspawn logs` without -f: half of the output is no answer."""
+    looks: list[str] = []
+    told: list[Event] = []
+
+    @contextlib.asynccontextmanager
+    async def reach(*_: Any) -> AsyncIterator[Hosts]:
+        yield Hosts()
+
+    async def look_at(view: View, glance: Glance, connection: Any) -> float:
+        looks.append(glance.name)
+        if glance.name == "a" and looks.count("a") == 1:
+            view._take(glance, LinkLost("silence", "no heartbeat for 10 s", view._loop.time()))
+        elif glance.name == "a" and not comes_back:
+            raise HostError("no answer", host="a")
+        else:
+            view._take(glance, CaughtUp())
+        return view._loop.time()
+
+    monkeypatch.setattr(watching, "reach_hosts", reach)
+    monkeypatch.setattr(watching, "LOST_AFTER", 0.1)
+    monkeypatch.setattr(watching, "RETRY_FIRST", 0.01)
+    monkeypatch.setattr(View, "_look", look_at)
+
+    class Listening:
+        backlog = 0
+
+        def bind(self, wake: object) -> None:
+            pass
+
+        def on_event(self, event: Event) -> None:
+            told.append(event)
+
+        async def aclose(self) -> None:
+            pass
+
+    async def execute() -> Sight:
+        async with asyncio.timeout(5):
+            return await View(KNOWN, [Listening()], ViewOptions(is_following=False)).execute()
+
+    sight = asyncio.run(execute())
+    assert looks.count("a") == 2 if comes_back else looks.count("a") > 2
+    assert list(sight.errors) == ([] if comes_back else ["a"])
+    assert [type(event) for event in told] == [HostLinkLost]
