@@ -13,7 +13,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_standard_streams()
     if words[:1] == ["--version"]:
         return _print_version()
-    return guard(lambda: _dispatch(words), words)
+    status = guard(lambda: _dispatch(words), words)
+    if argv is None:
+        _heed_no_interrupts()
+    return status
 
 
 def guard(command: Callable[[], int], words: Sequence[str] = ()) -> int:
@@ -22,8 +25,22 @@ def guard(command: Callable[[], int], words: Sequence[str] = ()) -> int:
         return command()
     except SystemExit as exc:  # typer's own: completion, and help into a closed pipe
         return exc.code if isinstance(exc.code, int) else int(exc.code is not None)
-    except (Exception, KeyboardInterrupt, BaseExceptionGroup) as exc:  # noqa: BLE001 - the boundary: nothing is above
+    except KeyboardInterrupt:
+        _heed_no_interrupts()
+        from mnspawn.errors import ExitStatus
+
+        return ExitStatus.INTERRUPTED
+    except (Exception, BaseExceptionGroup) as exc:  # noqa: BLE001 - the boundary: nothing is above
         return _say(exc, words)
+
+
+def _heed_no_interrupts() -> None:
+    """All is said and the interpreter goes; a second Ctrl-C would put a traceback or a signal in the status's place."""
+    import contextlib
+    import signal
+
+    with contextlib.suppress(ValueError):  # not the main thread, where nobody may: then Ctrl-C does not come to us
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _dispatch(words: list[str]) -> int:

@@ -52,7 +52,8 @@ def load_cargo(request: RunRequest) -> tuple[Cargo, ...]:
     try:
         if path.is_dir():
             raise UsageError(f"expected a script, found the folder {path}", place="SCRIPT")
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MAX_SCRIPT + 1)  # devices have no end
     except FileNotFoundError:
         if path.is_absolute():  # perhaps the hosts have it
             return (Cargo(path.name, str(path), b"", ""), *own)
@@ -64,9 +65,7 @@ def load_cargo(request: RunRequest) -> tuple[Cargo, ...]:
     except OSError as exc:
         raise UsageError(f"can't read {path}: {exc.strerror}", place="SCRIPT") from exc
     if len(content) > MAX_SCRIPT:
-        raise UsageError(
-            f"expected a script of at most {MAX_SCRIPT >> 20} MiB, found {len(content)} bytes", place="SCRIPT"
-        )
+        raise UsageError(f"expected a script of at most {MAX_SCRIPT >> 20} MiB, found more in {path}", place="SCRIPT")
     return (Cargo.of(path.name, str(path.absolute()), content), *own)
 
 

@@ -1,11 +1,23 @@
 """The boundary: every error becomes one exit status and a line or two; only our bugs speak of bugs."""
 
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
 import pytest
 
 from mnspawn.cli import main as entry
 from mnspawn.cli.main import guard
 from mnspawn.errors import AuthRefused, HostsUnusable, InternalError, PlanRefused, UsageError
 from mnspawn_inventory import InventoryError, Origin
+
+
+@pytest.fixture(autouse=True)
+def _interrupts_as_before() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def failing(error: BaseException) -> int:
@@ -79,3 +91,20 @@ def test_version_wherever_it_stands_before_the_script(capfd: pytest.CaptureFixtu
     for words in (["--version"], ["--hosts", "a", "--version"], ["run", "--version"]):
         assert entry.main(words) == 0
         assert capfd.readouterr() == ("mnspawn 0.1.0\n", "")
+
+
+@pytest.mark.parametrize(("command", "status"), [("os.kill(os.getpid(), signal.SIGINT)", 130), ("return 143", 143)])
+def test_an_interrupt_while_we_go_changes_neither_the_status_nor_what_is_said(command: str, status: int) -> None:
+    code = f"""
+import os, signal, sys
+from mnspawn.cli import main as entry
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def command(words):
+    {command}
+entry._dispatch = command
+status = entry.main()
+os.kill(os.getpid(), signal.SIGINT)
+sys.exit(status)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", "")

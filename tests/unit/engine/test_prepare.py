@@ -64,6 +64,11 @@ def test_a_folder_is_no_script(tmp_path: Path) -> None:
         load_cargo(request(program=Program("script", str(tmp_path))))
 
 
+def test_a_file_without_an_end_is_no_script() -> None:
+    with pytest.raises(UsageError, match=r"expected a script of at most 64 MiB, found more in /dev/zero"):
+        load_cargo(request(program=Program("script", "/dev/zero")))
+
+
 def test_a_script_that_can_not_be_read_is_told_with_the_reason(tmp_path: Path) -> None:
     loop = tmp_path / "loop.py"
     loop.symlink_to(loop)
