@@ -17,6 +17,7 @@ from mnspawn import errors, transport
 from mnspawn.engine.dial import dial
 from mnspawn.transport import SshOptions, Target
 from tests.support import LocalSshd
+from tests.support.waiting import wait_until
 
 TIMEOUT = 2.0
 
@@ -126,6 +127,21 @@ async def test_a_server_that_hangs_up_at_once_is_worth_another_try(ssh_name: str
     assert type(error) is errors.ConnectionClosed
     assert error.is_transient
     assert "MaxStartups" in (error.hint or "")
+
+
+async def test_a_proxy_command_that_hangs_is_ended_with_what_it_started(
+    ssh_name: str, config: Path, tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    prepend(config, f"ProxyCommand sh -c 'sleep 987 & echo $! >{pid}; wait'")
+    error = await failure(ssh_name, config, Target("h"))
+    assert type(error) is errors.ConnectTimeout
+    assert number_in(pid) > 1
+    wait_until(lambda: not Path(f"/proc/{number_in(pid)}").exists(), what="the child of the command is gone")
+
+
+def number_in(pid: Path) -> int:
+    return int(pid.read_text())
 
 
 async def test_the_wrong_service(ssh_name: str, config: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -109,6 +109,12 @@ class _Ssh(ChildProcess):
     def on_end(self) -> None:
         self.log.finish()
 
+    def kill(self, signum: int = signal.SIGKILL) -> None:
+        """Signal it, and the ProxyCommand that it may have: they are a process group of their own."""
+        if not self.has_ended:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._piped.pid, signum)
+
 
 class _Process(_Ssh):
     """One ssh that runs a command through the master."""

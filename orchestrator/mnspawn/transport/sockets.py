@@ -4,16 +4,20 @@ import asyncio
 import contextlib
 import errno
 import os
+import signal
 import socket
 import subprocess
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mnspawn import errors
+from mnspawn.transport.match_exec import end, signal_group
 from mnspawn.transport.route import Hop
 from mnspawn.transport.threads import in_daemon_thread
 
+_PROXY_END = 0.5  # seconds that proxy commands have to end by themselves
 _LOOKUPS = 32  # names looked up at once: a slow DNS server must not make hosts wait for each other
 _READ_MOST = 131072  # asyncio asks for twice as much; asyncssh copies what it has read ahead twice for every packet
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
@@ -105,8 +109,12 @@ class Dialler:
     def close(self) -> None:
         """End what was started; the sockets belong to those who asked for them."""
         for proxy in self._proxies:
-            proxy.kill()
-            proxy.wait()
+            signal_group(proxy, signal.SIGHUP)  # as ssh; an ssh among them removes its sockets
+        deadline = time.monotonic() + _PROXY_END
+        for proxy in self._proxies:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                proxy.wait(max(0.0, deadline - time.monotonic()))
+            end(proxy)
         self._proxies.clear()
 
 
