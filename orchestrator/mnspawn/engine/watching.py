@@ -24,12 +24,14 @@ from . import interrupts, join
 from .ask import ask_on
 from .audience import Audience
 from .drive import SIGNAL_STATUS
+from .glance import Glance
 from .link import RETRY_FIRST, RETRY_MOST, WINDOW_LEAST, WINDOW_MOST, WINDOW_TOTAL
 from .pump import pump
 from .registry import KnownRun
 from .request import Listener
 from .sites import reach_hosts
 
+UNKNOWN = "it knows nothing of the run any more"
 LOST_AFTER = 20.0  # seconds without a host that others still reach; what a run in the foreground allows by default
 
 
@@ -130,7 +132,7 @@ class View:
                 glance = self._glances[index]
                 glance.task = group.create_task(self._serve_host(glance, outcome), name=f"watch {glance.name}")
 
-    async def _serve_host(self, glance: "Glance", outcome: Connection | HostError) -> None:
+    async def _serve_host(self, glance: Glance, outcome: Connection | HostError) -> None:
         """Look at one host until it has said everything, over as many connections as it takes."""
         delay = RETRY_FIRST
         unseen_since = self._loop.time()
@@ -146,6 +148,10 @@ class View:
             except RunUnknown as exc:
                 self._errors[glance.name] = exc
                 glance.is_unknown = True
+                if self._options.stop is not None:
+                    assert connection is not None  # it has answered
+                    await self._end_unknown(glance, connection)
+                    return
                 if not self._options.is_in_charge or all(g.is_settled or g.is_unknown for g in self._glances):
                     self._settle(glance)  # a removed folder does not come back
                     return
@@ -168,7 +174,7 @@ class View:
             except TimeoutError:
                 outcome = HostError("no answer", host=glance.name)
 
-    def _counts_as_lost(self, glance: "Glance", unseen_since: float) -> bool:
+    def _counts_as_lost(self, glance: Glance, unseen_since: float) -> bool:
         """Without a link: is the host lost, or are we?"""
         now = self._loop.time()
         if not self._options.is_following:
@@ -180,17 +186,27 @@ class View:
         counts = self._options.stop is not None or (self._options.is_in_charge and is_seen_elsewhere)
         if not counts or now - unseen_since < LOST_AFTER:
             return False
-        reason = f"no link for {now - unseen_since:.0f} s"
-        if glance.is_unknown:
-            reason = "it knows nothing of the run any more"
+        self._lose(
+            glance, UNKNOWN if glance.is_unknown else f"no link for {now - unseen_since:.0f} s", unseen_since, False
+        )
+        return True
+
+    async def _end_unknown(self, glance: Glance, connection: Connection) -> None:
+        """To stop a pod whose folder is gone: end what still carries its mark."""
+        is_clean = False
+        run, limit = self._known.run, self._known.ssh.connect_timeout
+        with contextlib.suppress(HostError):  # then nobody can say that nothing is left, and the report says so
+            is_clean = await join.reap(connection, glance.name, run, glance.index, self._python(glance), limit)
+        self._lose(glance, UNKNOWN, self._loop.time(), is_clean)
+
+    def _lose(self, glance: Glance, reason: str, since: float, is_clean: bool) -> None:
         self._audience.tell(seen.HostLost(time.time(), glance.name, reason))
         glance.is_settled = glance.has_ended = True
         self._errors.pop(glance.name, None)  # the report says it
-        self._machine.lost(glance.index, reason, unseen_since, False, now)
+        self._machine.lost(glance.index, reason, since, is_clean, self._loop.time())
         self._act()
-        return True
 
-    async def _look(self, glance: "Glance", connection: Connection) -> float:
+    async def _look(self, glance: Glance, connection: Connection) -> float:
         """Serve one wire; gives when the host was last heard."""
         known, options = self._known, self._options
         glance.connection = connection
@@ -227,11 +243,11 @@ class View:
             await join.abandon(process, diagnostics)
         return glance.last_heard
 
-    def _python(self, glance: "Glance") -> str | None:
+    def _python(self, glance: Glance) -> str | None:
         return self._known.hosts[glance.index].python or self._known.python
 
     # -- facts -----------------------------------------------------------------------------------------------------
-    def _deliver(self, glance: "Glance") -> None:
+    def _deliver(self, glance: Glance) -> None:
         assert glance.session is not None
         for event in glance.session.events():
             self._take(glance, event)
@@ -239,7 +255,7 @@ class View:
                 self._audience.pass_on(glance.name, event, partial(self._local_rank, glance), glance)
         self._act()
 
-    def _take(self, glance: "Glance", event: said.SessionEvent) -> None:
+    def _take(self, glance: Glance, event: said.SessionEvent) -> None:
         machine, now = self._machine, self._loop.time()
         glance.last_heard = now
         match event:
@@ -273,7 +289,7 @@ class View:
             case _:
                 pass  # the rest is said to those who start runs
 
-    def _settle(self, glance: "Glance") -> None:
+    def _settle(self, glance: Glance) -> None:
         """The host has nothing more to say to us."""
         glance.is_settled = True
         if glance.session is not None and not glance.session.is_lost:
@@ -283,7 +299,7 @@ class View:
         if all(g.is_settled for g in self._glances):
             self._finished.set()
 
-    def _local_rank(self, glance: "Glance", rank: int) -> int:
+    def _local_rank(self, glance: Glance, rank: int) -> int:
         return self._known.ranks[glance.index].index(rank)
 
     @property
@@ -305,7 +321,7 @@ class View:
         if self._machine.state is policy.RunState.DONE and all(g.is_settled for g in self._glances):
             self._finished.set()
 
-    async def _order(self, glance: "Glance", verb: str, *words: str) -> None:
+    async def _order(self, glance: Glance, verb: str, *words: str) -> None:
         """Give an order to one agent, as soon as the host is there; a pod that has ended needs none."""
         unanswered_since = None
         while not glance.has_ended:
@@ -345,52 +361,6 @@ class View:
 
 class RunUnknown(HostError):
     """The host has no folder of the run: it never had, or the folder was removed."""
-
-
-class Glance:
-    """What a view knows of one host."""
-
-    def __init__(self, index: int, name: str) -> None:
-        self.index = index
-        self.name = name
-        self.session: said.HostSession | None = None
-        self.connection: Connection | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.wake = asyncio.Event()
-        self.owed = 0
-        self.is_settled = False
-        self.is_unknown = False  # there: its folder is gone
-        self.has_ended = False  # the pod, as far as the host knows
-        self.last_heard = 0.0
-        self.lost_at: float | None = None  # its link, not yet found again
-        self._told: set[object] = set()
-
-    def is_new(self, event: said.SessionEvent) -> bool:
-        """True once for each thing that can be told: the journal is replayed over every new connection."""
-        match event:
-            case said.Started(rank):
-                key: object = ("started", rank)
-            case said.Drained(exited):
-                key = ("exited", exited.rank)
-            case said.Remark(text):
-                key = ("remark", text)
-            case _:
-                key = type(event)
-        if key in self._told:
-            return False
-        self._told.add(key)
-        return True
-
-    def pay(self) -> None:
-        """Give credit for what was passed on."""
-        if self.owed and self.session is not None:
-            self.session.consumed(self.owed)
-            self.owed = 0
-            self.wake.set()
-
-    def cancel(self) -> None:
-        if self.task is not None:
-            self.task.cancel()
 
 
 def exit_status_of(sight: Sight) -> int:

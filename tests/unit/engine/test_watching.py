@@ -9,8 +9,9 @@ import pytest
 
 from mnspawn.core.said import AgentGone, CaughtUp, Exited, LinkLost
 from mnspawn.engine import join, watching
+from mnspawn.engine.glance import Glance
 from mnspawn.engine.registry import KnownRun
-from mnspawn.engine.watching import Glance, Sight, View, ViewOptions
+from mnspawn.engine.watching import Sight, View, ViewOptions
 from mnspawn.errors import HostError
 from mnspawn.events import Event, HostLinkLost
 from mnspawn_inventory import Host
@@ -183,3 +184,20 @@ def test_a_link_that_breaks_while_old_output_is_read_is_dialled_again(
     assert looks.count("a") == 2 if comes_back else looks.count("a") > 2
     assert list(sight.errors) == ([] if comes_back else ["a"])
     assert [type(event) for event in told] == [HostLinkLost]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_to_stop_a_pod_whose_folder_is_gone_is_to_end_what_carries_its_mark(
+    monkeypatch: pytest.MonkeyPatch, is_clean: bool
+) -> None:
+    reaped: list[tuple[str, int]] = []
+
+    async def reap(connection: Any, host: str, run: str, node_rank: int, *_: Any) -> bool:
+        reaped.append((host, node_rank))
+        return is_clean
+
+    monkeypatch.setattr(join, "reap", reap)
+    sight, orders = look(monkeypatch, ViewOptions(streams=(), stop=3.0), has_ended=False)
+    assert orders == [("a", "order", "1a2b3c4d", "0", "stop", "3", "mnspawn stop")]
+    assert (reaped, sight.errors) == ([("b", 1)], {})
+    assert sight.report.hosts[1].is_confirmed == is_clean
