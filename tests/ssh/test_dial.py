@@ -1,6 +1,8 @@
 """Dialling: everybody at once within bounds, again and again while the reason is transient, nobody forgotten."""
 
 import asyncio
+import threading
+import time
 from collections import Counter
 
 import pytest
@@ -9,8 +11,8 @@ from hypothesis import strategies as st
 
 from mnspawn.core.backoff import Backoff
 from mnspawn.engine import dial as dialling
-from mnspawn.engine.dial import dial
-from mnspawn.errors import AuthRefused, ConnectionClosed, ConnectTimeout, HostError
+from mnspawn.engine.dial import dial, look_up
+from mnspawn.errors import AuthRefused, ConnectionClosed, ConnectTimeout, HostError, UsageError
 from mnspawn.transport import Connection, Target
 from mnspawn.transport.memory import MemoryHost, MemoryTransport
 from tests.ssh.places import shell
@@ -114,3 +116,40 @@ def test_pauses_grow_to_a_bound_and_end_before_the_deadline(chances: list[float]
         now += pause
         assert now < deadline
         step = min(step * 2, 2.0)
+
+
+class Slow(MemoryTransport):
+    """Some hosts take long to be looked up, one is not written down right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered = threading.Event()
+
+    def endpoint(self, target: Target) -> str:
+        if target.name.startswith("slow"):
+            self.answered.wait(10.0)
+        if target.name == "bad":
+            raise UsageError("bad value", place="config:3")
+        return target.name
+
+
+async def test_bad_input_of_one_host_is_told_before_any_is_dialled() -> None:
+    network = Slow()
+    with pytest.raises(UsageError, match="config:3: bad value"):
+        await look_up([network] * 3, targets("a", "bad", "b"))
+    assert network.attempts == []
+
+
+async def test_who_is_slow_to_be_looked_up_is_not_waited_for() -> None:
+    network = Slow()
+    began = time.monotonic()
+    await look_up([network] * 2, targets("slow", "a"))
+    assert time.monotonic() - began < 5.0
+    network.answered.set()
+
+
+async def test_thousands_are_looked_up_before_the_first_is_dialled() -> None:
+    network = Slow()
+    names = [*(f"h{number}" for number in range(2000)), "bad"]
+    with pytest.raises(UsageError, match="bad value"):
+        await look_up([network] * len(names), targets(*names))

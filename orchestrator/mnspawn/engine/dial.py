@@ -14,7 +14,7 @@ from ..transport.threads import in_daemon_thread
 
 WINDOW = 128  # hosts in all: one handshake costs about 3 ms of CPU here, and a file descriptor
 _GRACE = 1.0  # seconds
-_LOOK_UP = 1.0  # seconds; thousands of hosts are looked up in less
+_LOOK_UP = 1.0  # seconds in which no host is done: those that are left have something slow
 PER_SERVER = 8  # sshd starts to drop connections over ten that are not yet let in (MaxStartups 10:30:100)
 
 
@@ -34,16 +34,17 @@ async def look_up(transports: Sequence[Transport], targets: Sequence[Target]) ->
                 await in_daemon_thread(partial(transport.endpoint, target))
 
     tasks = [asyncio.create_task(one(*pair)) for pair in zip(transports, targets, strict=True)]
-    if not tasks:
-        return
+    done, pending = set(tasks), set(tasks)
     try:
-        done, _ = await asyncio.wait(tasks, timeout=_LOOK_UP, return_when=asyncio.FIRST_EXCEPTION)
-        for task in done:
-            task.result()
+        while done and pending:
+            done, pending = await asyncio.wait(pending, timeout=_LOOK_UP, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)
+        if tasks:
+            await asyncio.wait(tasks)
 
 
 async def dial(
