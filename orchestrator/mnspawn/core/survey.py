@@ -47,7 +47,7 @@ def visible_devices(view: HostView) -> tuple[int, ...]:
     """Positions of the accelerators that trainers may use: inside the host's own *_VISIBLE_DEVICES where that is set.
 
     Raises:
-        Unfit: the inventory names a device that the host does not have.
+        Unfit: a device was chosen, in the inventory or by --hosts, that the host does not have.
     """
     kind = view.facts.get("device_kind", "cpu")
     count = len(view.facts.get("devices", ()))
@@ -61,7 +61,8 @@ def visible_devices(view: HostView) -> tuple[int, ...]:
         return tuple(range(count))
     missing = [device for device in view.devices if device >= count]
     if missing:
-        raise Unfit(f"expected devices below {count}, found {missing[0]} in the inventory")
+        has = f"it has {count}, counted from 0" if count else "it has none"
+        raise Unfit(f"expected devices of this host ({has}), found {missing[0]}")
     return view.devices
 
 

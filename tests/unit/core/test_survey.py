@@ -59,7 +59,7 @@ def test_devices_of_the_inventory_are_positions_too() -> None:
 
 
 def test_a_device_that_is_not_there_makes_the_host_unfit() -> None:
-    with pytest.raises(Unfit, match="expected devices below 2, found 5 in the inventory"):
+    with pytest.raises(Unfit, match=r"expected devices of this host \(it has 2, counted from 0\), found 5"):
         visible_devices(gpus(2, devices=(0, 5)))
     with pytest.raises(Unfit, match="below 1, found 1"):
         visible_devices(gpus(8, "7", devices=(1,)))
