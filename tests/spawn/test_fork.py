@@ -138,6 +138,21 @@ except mnspawn.ProcessExitedException as error:
     assert said[:-2] in ([], ["True -1"])
 
 
+def test_a_signal_right_after_the_start_is_not_lost(here: Place) -> None:
+    program = """
+codes = []
+for _ in range(20):
+    context = mnspawn.spawn(time.sleep, (60,), nprocs=1, join=False, start_method="fork")
+    context.processes[0].terminate()
+    try:
+        context.join()
+    except mnspawn.ProcessExitedException as error:
+        codes.append(error.exit_code)
+print(codes == [-15] * 20)
+"""
+    assert here.check(program, timeout=40) == "True\n"
+
+
 def test_environment_and_folder_are_the_ranks_own(here: Place) -> None:
     program = """
 os.mkdir("below")

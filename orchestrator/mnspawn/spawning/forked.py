@@ -147,17 +147,25 @@ class Forks:
         """Raises spawner.SpawnError."""
         process = self._context.Process(target=self._live, name=f"rank {env['MNSPAWN_RANK']}")
         parent = os.getpid()
+        heard, told = os.pipe()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # our handlers would swallow them
+        pid = -1
         try:
             pid = os.fork()
         except OSError as error:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             raise spawner.SpawnError(f"fork: {error.strerror}") from None
+        finally:
+            if pid:
+                os.close(told)
+                os.read(heard, 1)  # ends once it has its own group, which signals are sent to
+                os.close(heard)
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if pid:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             return pid
         status = 1
         try:
+            os.setsid()
+            os.close(told)
             self._become(env, stdout, stderr, parent)
             status = self._call(process)
         except BaseException:  # noqa: BLE001 - as in become_agent
@@ -170,7 +178,6 @@ class Forks:
         guardian.blank(self._heritage.descriptors)
 
     def _become(self, env: dict[str, str], stdout: int, stderr: int, parent: int) -> None:
-        os.setsid()
         if sys.platform.startswith("linux"):
             libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:  # it died before the line above
