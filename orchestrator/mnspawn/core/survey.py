@@ -61,8 +61,8 @@ def visible_devices(view: HostView) -> tuple[int, ...]:
         return tuple(range(count))
     missing = [device for device in view.devices if device >= count]
     if missing:
-        has = f"it has {count}, counted from 0" if count else "it has none"
-        raise Unfit(f"expected devices of this host ({has}), found {missing[0]}")
+        seen = f"{count} can be seen, counted from 0" if count else "none can be seen"
+        raise Unfit(f"expected devices of this host ({seen}), found {missing[0]}")
     return view.devices
 
 

@@ -59,9 +59,9 @@ def test_devices_of_the_inventory_are_positions_too() -> None:
 
 
 def test_a_device_that_is_not_there_makes_the_host_unfit() -> None:
-    with pytest.raises(Unfit, match=r"expected devices of this host \(it has 2, counted from 0\), found 5"):
+    with pytest.raises(Unfit, match=r"expected devices of this host \(2 can be seen, counted from 0\), found 5"):
         visible_devices(gpus(2, devices=(0, 5)))
-    with pytest.raises(Unfit, match="below 1, found 1"):
+    with pytest.raises(Unfit, match=r"\(1 can be seen, counted from 0\), found 1"):
         visible_devices(gpus(8, "7", devices=(1,)))
 
 
