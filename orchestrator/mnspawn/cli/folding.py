@@ -8,6 +8,7 @@ NAME = "\0"  # stands for the host's own name
 LEFT_OUT = "..."
 SHOWN = 3  # of the words in which messages differ; the first ones are enough to see what kind of thing differs
 _SPACES = re.compile(r"(\s+)")
+_EDGES = re.compile(r"(['\"(]*)(.*?)(['\"),;:.]*)", re.S)  # a word, and what a sentence puts around it
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +74,12 @@ def _merged(texts: Sequence[str]) -> str:
 
 def _beside(words: Sequence[str]) -> str:
     distinct = list(dict.fromkeys(words))
-    return "|".join(distinct[:SHOWN] if len(distinct) <= SHOWN else [*distinct[:SHOWN], LEFT_OUT])
+    if len(distinct) == 1:
+        return distinct[0]
+    before, after = "", ""
+    parts = [match.groups() for match in map(_EDGES.fullmatch, distinct) if match]
+    if len({(start, end) for start, _, end in parts}) == 1:
+        before, _, after = parts[0]
+        distinct = [word for _, word, _ in parts]
+    shown = distinct if len(distinct) <= SHOWN else [*distinct[:SHOWN], LEFT_OUT]
+    return before + "|".join(shown) + after

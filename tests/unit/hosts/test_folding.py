@@ -15,6 +15,13 @@ def test_of_addresses_that_differ_the_first_few_are_shown() -> None:
     assert folded(*said) == [(hosts, "connection refused at 10.0.0.1|10.0.0.2|10.0.0.3|... port 22", None)]
 
 
+def test_what_a_sentence_puts_around_words_stands_around_all_of_them() -> None:
+    said = [Told(f"h{n}", f"found eth0 10.0.0.{n}, lo ::1 for ('n{n}'); no more of {n}.") for n in (1, 2)]
+    [(_, message, _)] = folded(*said)
+    assert message == "found eth0 10.0.0.1|10.0.0.2, lo ::1 for ('n1|n2'); no more of 1|2."
+    assert folded(Told("h1", "at 1, then"), Told("h2", "at 2 then"))[0][1] == "at 1,|2 then"
+
+
 def test_a_message_of_one_host_is_whole() -> None:
     assert folded(Told("h1", "refused at 10.0.0.1", "try h1 10 times")) == [
         (("h1",), "refused at 10.0.0.1", "try h1 10 times")
