@@ -1,13 +1,15 @@
 """Every transport across real hosts: jumps into a network of their own, login shells, noise, a busy sshd, faults."""
 
+import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support import Cluster
+from tests.support import Cluster, wait_until
 from tests.support.controller import REPOSITORY
 
 SSH = ("asyncssh", "paramiko", "openssh")
@@ -123,3 +125,26 @@ def test_a_ring_runs_over_every_transport(cluster: Cluster, ssh_name: str) -> No
     finally:
         cluster["h1"].remove("/root/.bashrc")
     assert done.status == 0, done
+
+
+def test_a_controller_that_is_killed_leaves_no_ssh_behind(cluster: Cluster) -> None:
+    command = ["--transport", "openssh", "--ssh-config", str(cluster.ssh_config), "--orphan-grace", "1"]
+    command += ["--hosts", "h1,h2", "--nproc-per-node", "1", "--no-python", "sh", "-c", "echo up; exec sleep 300"]
+    places = {"TMPDIR": str(cluster.folder)}  # it can't clean up after itself
+    with cluster.start_mnspawn(*command, env=places) as running:
+        running.wait_for(lambda: running.stdout.count("up") == 2, what="both ranks are up")
+        assert len(ssh_of(cluster)) >= 2
+        running.kill()
+        wait_until(lambda: not ssh_of(cluster), 10.0, "an ssh lives on")
+    cluster.wait_idle(20)
+
+
+def ssh_of(cluster: Cluster) -> list[str]:
+    """Command lines of the ssh processes here that use the cluster's configuration."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            words = path.read_bytes().split(b"\0")
+            if os.path.basename(words[0]) == b"ssh" and str(cluster.ssh_config).encode() in words:
+                found.append(b" ".join(words).decode(errors="replace"))
+    return found
