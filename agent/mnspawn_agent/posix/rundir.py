@@ -223,12 +223,16 @@ def list_pods(root: str) -> Iterator[Tuple[str, str, str]]:
 
 
 def prune(root: str, now: Optional[float] = None) -> None:
-    """Remove folders of finished runs that are old, and the oldest while all are too large."""
+    """Remove folders of finished runs that are old, and the oldest while all are too large.
+
+    Never one that an agent holds: its controller may still have to read it. Nor, for its size, the newest run's: it
+    has just ended, and somebody will want to know how.
+    """
     now = time.time() if now is None else now
     finished = []
     for _, _, path in list_pods(root):
         status = read_status(path)
-        if status is None or status.get("state") != "done":
+        if status is None or status.get("state") != "done" or is_held(path):
             continue
         try:
             size = sum(entry.stat().st_blocks * 512 for entry in os.scandir(path) if entry.is_file())
@@ -237,8 +241,9 @@ def prune(root: str, now: Optional[float] = None) -> None:
             continue  # it goes while we look
     finished.sort()
     total = sum(size for _, size, _ in finished)
+    newest = os.path.dirname(finished[-1][2]) if finished else ""
     for ended, size, path in finished:
-        if now - ended > KEEP_SECONDS or total > KEEP_BYTES:
+        if now - ended > KEEP_SECONDS or (total > KEEP_BYTES and os.path.dirname(path) != newest):
             shutil.rmtree(path, ignore_errors=True)
             total -= size
             try:
