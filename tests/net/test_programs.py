@@ -105,7 +105,11 @@ def test_modules_and_commands(cluster: Cluster) -> None:
     done = cluster.mnspawn(*PAIR, "--no-python", "sh", "-c", 'echo "$0 $1"', "a", "b  c").check()
     assert lines_of(done.raw_stdout) == on_both(b"a b  c")
     done = cluster.mnspawn(*PAIR, "--no-python", "./no_such_command")
-    assert (done.status, done.stderr) == (4, "mnspawn: 2 hosts: no command ./no_such_command: h[1-2]\n")
+    assert (done.status, done.stderr) == (4, "mnspawn: 2 hosts: no command ./no_such_command in /root: h[1-2]\n")
+    done = cluster.mnspawn(*PAIR, "--no-python", "no_such_command")
+    assert (done.status, done.stderr) == (4, "mnspawn: 2 hosts: no command no_such_command: h[1-2]\n")
+    done = cluster.mnspawn(*PAIR, "--no-python", "/etc/passwd")
+    assert (done.status, done.stderr) == (4, "mnspawn: 2 hosts: /etc/passwd can't be executed: h[1-2]\n")
 
 
 # -- folders

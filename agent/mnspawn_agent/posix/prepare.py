@@ -97,7 +97,9 @@ class Preparation:
         if command is not None:
             path = os.path.join(self.workdir, command) if "/" in command else command
             if shutil.which(path) is None:
-                self.reasons.append("no command %s" % command)
+                where = " in %s" % self.workdir if "/" in command and path != command else ""
+                is_there = "/" in command and os.path.exists(path)
+                self.reasons.append(("%s%s can't be executed" if is_there else "no command %s%s") % (command, where))
 
     def _find_files(self) -> None:
         """Files where the controller has them when their content is the same, else copies in the run folder."""
