@@ -1,7 +1,10 @@
 """A RemoteProcess that is a child process of ours, as the local and the openssh transport have it."""
 
 import asyncio
+import functools
+import shutil
 import signal
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -125,3 +128,16 @@ async def end(child: ChildProcess, signum: int = signal.SIGTERM) -> None:
 def status_of(code: int) -> int:
     """The status that a shell would give for Popen's return code."""
     return code if code >= 0 else 128 - code
+
+
+@functools.cache
+def leash() -> tuple[str, ...]:
+    """What a command is started with so that it ends when we are killed: `ssh -N` would keep its connection for ever.
+
+    Nothing where the system has no such program (util-linux 2.33).
+    """
+    words = ("setpriv", "--pdeathsig", "TERM", "--")
+    if shutil.which(words[0]) is None:
+        return ()
+    tried = subprocess.run([*words, "true"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return words if tried.returncode == 0 else ()

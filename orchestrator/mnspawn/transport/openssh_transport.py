@@ -6,7 +6,6 @@ used; each command is one more ssh that speaks to the master. Limits: see marks.
 
 import asyncio
 import contextlib
-import functools
 import math
 import os
 import re
@@ -30,7 +29,7 @@ from mnspawn.errors import (
 )
 from mnspawn.transport import keys, openssh_log
 from mnspawn.transport.base import SshOptions, Target
-from mnspawn.transport.child import ChildProcess, end
+from mnspawn.transport.child import ChildProcess, end, leash
 from mnspawn.transport.host_keys import HostKeys
 from mnspawn.transport.inputs import Inputs
 from mnspawn.transport.names import UnsafeName, check_host, check_user
@@ -45,19 +44,6 @@ _SAYS_SO = 2.0  # seconds for ssh to read its configuration
 _KNOW_HOSTS = ("controlpath", "knownhostscommand", "verifyhostkeydns")
 _PROVE_US = ("controlpath", "gssapiauthentication", "hostbasedauthentication", "pkcs11provider")
 _KEPT = 1 << 20  # of a log: about 500 bytes for each command
-
-
-@functools.cache
-def _leash() -> tuple[str, ...]:
-    """What a command is started with so that it ends when we are killed: `ssh -N` would keep its connection for ever.
-
-    Nothing where the system has no such program (util-linux 2.33).
-    """
-    words = ("setpriv", "--pdeathsig", "TERM", "--")
-    if shutil.which(words[0]) is None:
-        return ()
-    tried = subprocess.run([*words, "true"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    return words if tried.returncode == 0 else ()
 
 
 class _Log:
@@ -283,7 +269,7 @@ class OpensshTransport:
             return _Connection(target, argv, self._folder, None, log)
         control = str(log.path.with_name(log.path.name.removeprefix("log")))  # of this host alone, as its log is
         own = ["-o", "ControlMaster=yes", "-o", f"ControlPath={control}", "-o", "ControlPersist=no"]
-        master = _Ssh([*_leash(), *argv, *own, "-N", "-v", "-E", str(log.path), "--", target.name], log)
+        master = _Ssh([*leash(), *argv, *own, "-N", "-v", "-E", str(log.path), "--", target.name], log)
         timeout = self._options.connect_timeout
         try:
             async with asyncio.timeout(timeout):
