@@ -100,6 +100,8 @@ def test_another_controller_needs_only_the_hosts(cluster: Cluster, run: str, tmp
     stopped = cluster.mnspawn("stop", run[:6], "-H", HOSTS, env=env).check()
     assert stopped.stderr.endswith(f"mnspawn: run {run} is stopped; nothing of it is left on 2 hosts\n")
     cluster.wait_idle(1)
+    listed = cluster.mnspawn("ps", "--hosts", HOSTS, env=env).check().stdout.splitlines()
+    assert [line.split()[:4] for line in listed if run in line] == [[run, "deep", "ended", "(143)"]]
     again = cluster.mnspawn("stop", run, "-H", HOSTS, env=env).check()
     assert again.stderr == f"mnspawn: run {run} had ended before: exit status 143\n"
 

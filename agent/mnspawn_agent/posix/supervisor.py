@@ -54,6 +54,7 @@ class Supervisor:
         self._ranks_by_pid: Dict[int, int] = {}
         self._forks: Optional[forkserver.ForkServer] = None  # until it has made the trainers
         self._errors: Dict[int, str] = {}
+        self._stopped_for: Optional[str] = None  # "asked" by somebody on the host, or "orphaned"
         if self._prepared.missing and not self._prepared.reasons:
             send(messages.make(messages.NEED, blobs=sorted(self._prepared.missing)))
         else:
@@ -244,6 +245,7 @@ class Supervisor:
         """Stop because somebody on the host asks for it; the controller learns the reason first."""
         if self.pod.state is not PodState.DONE:
             self.say(messages.STOPPING, reason=reason, grace=grace, is_orphaned=is_orphaned)
+            self._stopped_for = self._stopped_for or ("orphaned" if is_orphaned else "asked")
         self.stop(grace)
 
     def pass_signal(self, name: str, ranks: Optional[List[int]]) -> None:
@@ -352,6 +354,7 @@ class Supervisor:
             state=state,
             agent=os.getpid(),
             time=time.time(),
+            stop=self._stopped_for,
             trainers=trainers,
         )
         try:

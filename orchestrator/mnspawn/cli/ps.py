@@ -20,16 +20,19 @@ from mnspawn.cli.words import counted, fold_hosts
 from mnspawn.engine.watching import RunUnknown
 from mnspawn.errors import ExitStatus, MnspawnError
 from mnspawn.settings import Settings
+from mnspawn_agent.protocol.exits import as_shell_status
 
 SUMMARY = "List runs: those started from this machine, or with --hosts those that hosts tell of."
 EPILOG = (
     "STATE is `running`, or `ended` with its exit status. Without --hosts, hosts are asked, for three seconds at most,"
     " about runs that nobody here looks after and whose end was not seen here; `unknown` is what they don't tell of."
+    " With --hosts, an ended run has its exit status where its end was seen here, or all its hosts are asked and agree."
 )
 ASK_LIMIT = 3.0  # seconds for hosts to answer: a list is wanted at once
 ASKED = 8  # runs at once, the newest: an SSH server takes no more newcomers at a time (MaxStartups)
 HOSTS_REMEMBER = 14 * 86400  # seconds; then hosts have removed their folders
 SHOWN = 20  # ended runs, without --all
+NOT_STARTED = 127  # a rank's status, as a shell says it
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +107,35 @@ def rows_of(pods: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Row]:
         is_alive = any(pod["is_alive"] for _, pod in own)
         hosts = tuple(host for host, _ in sorted(own, key=lambda one: int(one[1]["node_rank"])))
         state = "running" if is_alive else "ended"
-        ranks = sum(int(count) for count in plan.get("world") or ())
-        rows.append(
-            Row(run, plan.get("name"), state, None, float(plan.get("began") or 0.0), hosts, ranks, " ".join(words))
-        )
+        world = plan.get("world") or ()
+        is_whole = len({pod["node_rank"] for _, pod in own}) == len(world)
+        status = status_of([pod.get("status") for _, pod in own]) if is_whole and not is_alive else None
+        began, ranks = float(plan.get("began") or 0.0), sum(int(count) for count in world)
+        rows.append(Row(run, plan.get("name"), state, status, began, hosts, ranks, " ".join(words)))
     return sorted(rows, key=lambda row: -row.began)
+
+
+def status_of(pods: Sequence[Mapping[str, Any] | None]) -> int | None:
+    """The exit status of a run that has ended, from what its pods have written down; None where that does not say it:
+    ranks that failed differently, a terminal that stopped it, a pod without a last word."""
+    done = [pod for pod in pods if pod is not None and pod.get("state") == "done"]
+    if len(done) < len(pods):
+        return None
+    trainers = [trainer for pod in done for trainer in pod["trainers"]]
+    failed = [trainer for trainer in trainers if not trainer["stopped"] and trainer["code"] != 0]
+    if not failed and not any(trainer["stopped"] for trainer in trainers):
+        return ExitStatus.OK
+    if not failed:
+        causes = {pod.get("stop") for pod in done}
+        return ExitStatus.HOST_LOST if "orphaned" in causes else ExitStatus.TERMINATED if "asked" in causes else None
+    statuses = {NOT_STARTED if one["code"] is None else as_shell_status(one["code"]) for one in failed}
+    return statuses.pop() if len(statuses) == 1 else None
+
+
+def seen_here(row: Row) -> Row:
+    """With the exit status that this machine has written down, if it has; it knows best."""
+    report = registry().report(row.run) if row.state == "ended" else None
+    return row if report is None else replace(row, exit_status=report.get("exit_status"))
 
 
 def table(rows: Iterable[Row]) -> str:
@@ -148,7 +175,8 @@ def ps(
         ssh = compose.ssh_of(settings)
         words = [("list",)] * len(hosts)
         answers = asyncio.run(api.ask(hosts, words, transport=settings.transport, ssh=ssh))
-        rows = rows_of((answer.host, pod) for answer in answers for pod in answer.content or ())
+        told = rows_of((answer.host, pod) for answer in answers for pod in answer.content or ())
+        rows = [seen_here(row) for row in told]
         errors = {answer.host: answer.error for answer in answers if answer.error is not None}
         print_errors(errors)
         status = ExitStatus.HOST_UNUSABLE if errors else ExitStatus.OK

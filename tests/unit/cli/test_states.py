@@ -119,6 +119,29 @@ def test_pods_of_hosts_make_runs() -> None:
     assert ps.table(rows).splitlines()[2].split() == ["one", "-", "running", *began(1.0).split(), "4", "a,b", "x.py"]
 
 
+@pytest.mark.parametrize(
+    ("codes", "stop", "status"),
+    [
+        ([(0, False), (0, False)], None, 0),
+        ([(7, False), (-15, True)], None, 7),
+        ([(-9, False), (0, False)], None, 137),
+        ([(None, False), (-15, True)], None, 127),
+        ([(7, False), (8, False)], None, None),  # which was first is a matter of two clocks
+        ([(-15, True), (-15, True)], "asked", 143),
+        ([(-15, True), (-15, True)], "orphaned", 5),
+        ([(-15, True), (-15, True)], None, None),
+    ],
+)
+def test_hosts_tell_how_a_run_ended(codes: list[tuple[int | None, bool]], stop: str | None, status: int | None) -> None:
+    pods = [
+        {"state": "done", "stop": stop, "trainers": [{"code": code, "stopped": is_stopped}]}
+        for code, is_stopped in codes
+    ]
+    assert ps.status_of(pods) == status
+    assert ps.status_of([pods[0], {**pods[1], "state": "running"}]) is None  # it was switched off
+    assert ps.status_of([pods[0], None]) is None
+
+
 def test_ranks_are_chosen_by_number_and_by_host() -> None:
     assert ranks_of(KNOWN, None, None) is None
     assert ranks_of(KNOWN, (range(4),), None) is None
