@@ -1,6 +1,7 @@
 """The tables of errors and of marks are complete."""
 
 import inspect
+import subprocess
 from pathlib import Path
 
 import asyncssh
@@ -69,6 +70,19 @@ def test_what_ssh_says_has_a_line(log: str, kind: type[errors.HostError]) -> Non
     error = openssh_log.explain(f"debug1: Connecting\n{log}", "h")
     assert type(error) is kind
     assert "{" not in error.message
+
+
+@pytest.mark.parametrize(("passphrase", "kind"), [("secret", errors.PassphraseNeeded), ("", errors.AuthRefused)])
+def test_ssh_says_nothing_of_an_encrypted_key_without_its_public_one(
+    passphrase: str, kind: type[errors.HostError], tmp_path: Path
+) -> None:
+    key = tmp_path / "id_rsa"
+    options = ["-t", "rsa", "-m", "PEM", "-N", passphrase]  # a format that does not tell the public key
+    subprocess.run(["ssh-keygen", "-q", *options, "-f", key], check=True)
+    key.with_name("id_rsa.pub").unlink()
+    error = openssh_log.explain(f"debug1: Trying private key: {key}\nme@h: Permission denied (publickey).\n", "h")
+    assert type(error) is kind
+    assert (f"key {key} needs a passphrase" in error.message) == bool(passphrase)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
-"""What OpenSSH's ssh says of itself (-v), and which of our errors that means. Reads text; runs nothing."""
+"""What OpenSSH's ssh says of itself (-v), and which of our errors that means. Only reads."""
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from mnspawn import errors
+from mnspawn.transport import keys
 
 # debug lines that say how far it came
 CONNECTED = "Entering interactive session"
@@ -117,9 +119,9 @@ def _denied(match: re.Match[str], log: str, host: str) -> errors.HostError:
     methods = match.group(1)
     tried = re.findall(r"Offering public key: (.+?) (?:\S+) (SHA256:\S+)", log)
     missing = list(dict.fromkeys(re.findall(r"no such identity: (.+?): ", log)))
-    keys = "; there was none to try" + (f", {', '.join(missing)} is not there" if missing else "")
+    which = "; there was none to try" + (f", {', '.join(missing)} is not there" if missing else "")
     if tried:
-        keys = f"; tried {', '.join(f'{path} ({print_})' for path, print_ in tried)}"
+        which = f"; tried {', '.join(f'{path} ({print_})' for path, print_ in tried)}"
     if "publickey" not in methods.split(","):
         return errors.AuthRefused(
             f"the server takes no keys, only {methods}, and nothing is ever asked here",
@@ -128,22 +130,29 @@ def _denied(match: re.Match[str], log: str, host: str) -> errors.HostError:
         )
     if opened := re.search(r'Load key "([^"]+)": bad permissions', log):
         reason = f"key {opened.group(1)} is open to others"
-        return errors.KeyUnusable(f"{reason}{keys}", host=host, hint=f"chmod 600 {opened.group(1)}")
-    if locked := re.search(r'Load key "([^"]+)": (?:incorrect passphrase|.*passphrase)', log) or _asked(log):
-        path = locked.group(1)
+        return errors.KeyUnusable(f"{reason}{which}", host=host, hint=f"chmod 600 {opened.group(1)}")
+    locked = re.search(r'Load key "([^"]+)": (?:incorrect passphrase|.*passphrase)', log) or _asked(log)
+    if path := locked.group(1) if locked else _passed_over(log):
+        which = which if tried else ""
         return errors.PassphraseNeeded(
-            f"key {path} needs a passphrase, and no agent holds it{keys}", host=host, hint=f"ssh-add {path}"
+            f"key {path} needs a passphrase, and no agent holds it{which}", host=host, hint=f"ssh-add {path}"
         )
     if broken := re.search(r'Load key "([^"]+)": (.+)', log):
-        return errors.KeyUnusable(f"key {broken.group(1)}: {broken.group(2).strip()}{keys}", host=host)
+        return errors.KeyUnusable(f"key {broken.group(1)}: {broken.group(2).strip()}{which}", host=host)
     hint = "is the user right? else put the key on the host with ssh-copy-id"
-    return errors.AuthRefused(f"no key was accepted{keys}", host=host, hint=hint)
+    return errors.AuthRefused(f"no key was accepted{which}", host=host, hint=hint)
 
 
 def _asked(log: str) -> re.Match[str] | None:
     """BatchMode leaves out an encrypted key without a word: it was offered and taken, and then not used."""
     taken = re.search(r"Server accepts key: (.+?) \S+ SHA256:", log)
     return taken if taken and "Authenticated to" not in log else None
+
+
+def _passed_over(log: str) -> str | None:
+    """The first key that was not even offered: encrypted, in a file that does not tell its public key."""
+    paths = re.findall(r"Trying private key: (.+?)\s*$", log, re.MULTILINE)
+    return next((path for path in paths if keys.inspect(Path(path)).is_encrypted), None)
 
 
 def _closed(match: re.Match[str], log: str, host: str) -> errors.HostError:
