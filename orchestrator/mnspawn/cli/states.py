@@ -95,6 +95,8 @@ def report_lines(known: KnownRun | None, report: RunReport) -> list[str]:
     lines = [f"run {name}: exit status {report.exit_status} after {duration(report.seconds)}: {visible(report.reason)}"]
     if known is not None:
         lines += [f"  {overview(known)}", f"  began {began(known.began)}"]
+    has_started = any(rank.pid is not None for rank in report.ranks)
+    silent = {host.host for host in report.hosts if host.lost is not None and has_started}
     rows: list[Sequence[str]] = [("RANK", "HOST", "PID", "RAN", "ENDED AT", "END")]
     for rank in report.ranks:
         rows.append(
@@ -104,7 +106,7 @@ def report_lines(known: KnownRun | None, report: RunReport) -> list[str]:
                 "-" if rank.pid is None else str(rank.pid),
                 "-" if rank.seconds is None else duration(rank.seconds),
                 "-" if rank.ended_at is None else duration(rank.ended_at),
-                _end_of(rank),
+                "no news" if rank.pid is None and rank.host in silent else _end_of(rank),
             )
         )
     lines += ["", *columns(rows).splitlines(), ""]

@@ -1,10 +1,11 @@
 """`mnspawn stop RUN`: end a run, from anywhere."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from mnspawn.api import ViewOptions
+from mnspawn.api import KnownRun, Sight, ViewOptions
 from mnspawn.cli import render
 from mnspawn.cli.console import console_of
 from mnspawn.cli.runs import (
@@ -28,6 +29,7 @@ EPILOG = (
     "Without --grace the run's own holds. Exit status: 0 when nothing of the run is left, also when it had ended"
     " before; 3 when hosts could not be reached or could not confirm it. Ctrl-C ends the waiting, the stop goes on."
 )
+LOOK_LIMIT = 3.0  # seconds to connect within, where other hosts are to be stopped
 
 
 @takes_settings(*REACH)
@@ -41,8 +43,7 @@ def stop(
 ) -> int:
     """Stop a run."""
     known = find_run(run, settings)
-    before = look(known, ViewOptions(streams=(), is_following=False))
-    assert before is not None
+    before = look_before(known)
     ended = before.report if before.has_ended else remembered_report(known.run) if before.errors else None
     if ended is not None and all(host.is_confirmed for host in ended.hosts):
         say(f"run {known.run} had ended before: exit status {ended.exit_status}")
@@ -64,6 +65,16 @@ def stop(
         return ExitStatus.HOST_UNUSABLE
     say(f"run {known.run} is stopped; nothing of it is left on {counted(len(known.hosts), 'host')}")
     return ExitStatus.OK
+
+
+def look_before(known: KnownRun) -> Sight:
+    """How the run stands. A host that is slow to connect to keeps nobody from stopping the others."""
+    hurried = replace(known, ssh=replace(known.ssh, connect_timeout=min(known.ssh.connect_timeout, LOOK_LIMIT)))
+    sight = look(hurried, ViewOptions(streams=(), is_following=False))
+    if sight is not None and len(sight.errors) == len(known.hosts):  # there are no others
+        sight = look(known, ViewOptions(streams=(), is_following=False))
+    assert sight is not None
+    return sight
 
 
 app = application("stop", SUMMARY, stop, EPILOG)

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterable, Sequence
 
 from mnspawn.cli.folding import Told, fold
-from mnspawn.errors import HostsUnusable, MnspawnError, PlanRefused
+from mnspawn.errors import ExitStatus, HostsUnusable, MnspawnError, PlanRefused
 from mnspawn.events import (
     Event,
     HostConnected,
@@ -29,6 +29,9 @@ from mnspawn.report import RankOutcome, RunReport
 
 TAIL_LINES = 20  # of the failed trainer's stderr: a traceback with its message
 LONGEST_LINE = 1000  # of a tail, in characters: a 64 KiB line would push everything else off the screen
+ASKED_FOR = frozenset(
+    (ExitStatus.HANGUP, ExitStatus.INTERRUPTED, ExitStatus.TERMINATED, ExitStatus.TIMED_OUT)
+)  # no lost host is the reason
 _FOLDABLE = re.compile(r"[A-Za-z0-9_.:%+-]+")
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 
@@ -223,8 +226,8 @@ def summary(report: RunReport) -> list[str]:
         ranks = [rank.rank for rank in report.ranks if rank.host in hosts]
         of_them = f" ({ranks_of(ranks)})" if ranks else ""
         lines += told(f"{'host' if len(hosts) == 1 else 'hosts'} lost: {fold_hosts(hosts)}{of_them}: {lost}")
-    if not lines and report.exit_status:
-        lines += told(report.reason)
+    if report.first_failure is None and report.exit_status and (not lines or report.exit_status in ASKED_FOR):
+        lines = told(report.reason) + lines
     if lines:
         lines += _consequences(report)
     for host in report.hosts:

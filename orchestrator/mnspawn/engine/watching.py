@@ -32,6 +32,7 @@ from .request import Listener
 from .sites import reach_hosts
 
 UNKNOWN = "it knows nothing of the run any more"
+RETRY_LEAST = 1.0  # seconds that a try to connect has, however late it is
 LOST_AFTER = 20.0  # seconds without a host that others still reach; what a run in the foreground allows by default
 
 
@@ -47,7 +48,8 @@ class ViewOptions:
         since: begin with what was written then or later, seconds since the epoch.
         has_times: output carries the time at which the host saw it, also when it is old.
         is_in_charge: a failure of one host or rank stops the others.
-        stop: begin by stopping the run with this grace (0.0 kills).
+        stop: begin by stopping the run with this grace (0.0 kills). A host that nobody reaches within the time for
+            connecting counts as lost.
         handle_signals: in charge, SIGINT and its like stop the run; else they end the looking.
     """
 
@@ -92,7 +94,7 @@ class View:
         """Look until there is nothing more to see; raises UsageError for a transport that is none."""
         self._loop = asyncio.get_running_loop()
         self._finished = asyncio.Event()
-        now = self._loop.time()
+        now = self._began_to_look = self._loop.time()
         known = self._known
         began = now - max(0.0, time.time() - known.began) if known.began else now
         names = [host.name for host in known.hosts]
@@ -136,6 +138,8 @@ class View:
         """Look at one host until it has said everything, over as many connections as it takes."""
         delay = RETRY_FIRST
         unseen_since = self._loop.time()
+        if self._options.stop is not None:  # connecting has taken its time already
+            unseen_since -= min(self._known.ssh.connect_timeout, unseen_since - self._began_to_look)
         while True:
             connection = outcome if not isinstance(outcome, HostError) else None
             try:
@@ -166,8 +170,11 @@ class View:
                 return
             await asyncio.sleep(delay)
             delay = min(delay * 2, RETRY_MOST)
+            patience = self._patience(glance)
+            if self._options.stop is not None:  # whoever waits for a stop shall know soon what is not known
+                patience = max(RETRY_LEAST, unseen_since + patience - self._loop.time())
             try:
-                async with asyncio.timeout(LOST_AFTER):
+                async with asyncio.timeout(patience):
                     outcome = await self._reached.connect(glance.index)
             except HostError as exc:
                 outcome = exc
@@ -184,12 +191,18 @@ class View:
             return True
         is_seen_elsewhere = any(g.connection is not None for g in self._glances if g is not glance)
         counts = self._options.stop is not None or (self._options.is_in_charge and is_seen_elsewhere)
-        if not counts or now - unseen_since < LOST_AFTER:
+        if not counts or now - unseen_since < self._patience(glance):
             return False
-        self._lose(
-            glance, UNKNOWN if glance.is_unknown else f"no link for {now - unseen_since:.0f} s", unseen_since, False
-        )
+        reason = UNKNOWN if glance.is_unknown else f"no link for {now - unseen_since:.0f} s"
+        if self._options.stop is not None and glance.session is None and glance.name in self._errors:
+            reason = self._errors[glance.name].message
+        self._lose(glance, reason, unseen_since, False)
         return True
+
+    def _patience(self, glance: Glance) -> float:
+        """Seconds without a link after which a host can count as lost."""
+        is_new = glance.session is None and not glance.is_unknown
+        return self._known.ssh.connect_timeout if self._options.stop is not None and is_new else LOST_AFTER
 
     async def _end_unknown(self, glance: Glance, connection: Connection) -> None:
         """To stop a pod whose folder is gone: end what still carries its mark."""

@@ -89,6 +89,14 @@ def test_a_report_tells_a_kill_at_once_from_one_after_the_grace() -> None:
     assert lines[6].endswith("  stopped (signal 9 (SIGKILL)), TERM was not enough")
 
 
+def test_of_the_ranks_of_a_lost_host_nothing_is_claimed() -> None:
+    unseen = [rank(number, None, pid=None) for number in (2, 3)]
+    lines = report_lines(KNOWN, report(rank(0, -15, stopped=True), rank(1, 0), *unseen, status=5, lost="no answer"))
+    assert lines[7] == "2     b     -    -      -         no news"
+    before = [rank(number, None, pid=None) for number in range(4)]
+    assert report_lines(KNOWN, report(*before, status=3, lost="no answer"))[7].endswith("not started")
+
+
 def test_a_report_comes_back_from_json_as_it_was() -> None:
     end = report(rank(0, 5), rank(1, -15, stopped=True), status=5, lost="gone")
     assert RunReport.read(json.loads(json.dumps(end.describe()))) == end

@@ -105,6 +105,16 @@ def test_an_interrupted_run_says_why_and_who_was_stopped() -> None:
     assert lines == ["mnspawn: interrupted", "  stopped because of it: rank 0"]
 
 
+def test_a_host_that_is_lost_while_a_run_is_stopped_is_not_the_reason() -> None:
+    hosts = (HostOutcome("a", None, True), HostOutcome("b", "no answer", False))
+    ranks = rank(0, "a", -15, stopped=True), rank(1, "b", None)
+    assert summary(report(*ranks, status=143, hosts=hosts, reason="stopped: asked for by mnspawn stop"))[:3] == [
+        "mnspawn: stopped: asked for by mnspawn stop",
+        "mnspawn: host lost: b (rank 1): no answer",
+        "  stopped because of it: rank 0",
+    ]
+
+
 def test_lost_hosts_are_grouped_and_nothing_claims_that_they_were_stopped() -> None:
     hosts = tuple(HostOutcome(f"gpu-0{n}", "no heartbeat for 30 s", False) for n in (1, 2))
     lines = summary(report(rank(0, "gpu-01", None), rank(1, "gpu-02", None), status=5, hosts=hosts, reason="lost"))

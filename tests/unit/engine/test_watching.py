@@ -3,17 +3,19 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from mnspawn.core.said import AgentGone, CaughtUp, Exited, LinkLost
+from mnspawn.core.said import AgentGone, CaughtUp, Done, Exited, LinkLost
 from mnspawn.engine import join, watching
 from mnspawn.engine.glance import Glance
 from mnspawn.engine.registry import KnownRun
 from mnspawn.engine.watching import Sight, View, ViewOptions
 from mnspawn.errors import HostError
 from mnspawn.events import Event, HostLinkLost
+from mnspawn.transport.base import SshOptions
 from mnspawn_inventory import Host
 
 KNOWN = KnownRun("1a2b3c4d", (Host(name="a"), Host(name="b")), (1, 1))
@@ -135,6 +137,47 @@ def test_an_agent_that_does_not_answer_is_ended_with_what_it_has(monkeypatch: py
     assert told.count("reap") == 2
     assert (told.count("stop") == 2) == (not grace)  # a kill waits for no second answer
     assert [host.lost for host in sight.report.hosts] == ["its agent died"] * 2
+
+
+def test_a_stop_waits_no_longer_for_a_host_than_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    class HalfOfThem(Hosts):
+        async def dial(self, timeout: float) -> AsyncIterator[tuple[int, Any]]:
+            yield 0, Wire()
+            yield 1, HostError("the host does not answer", host="b")
+
+        async def connect(self, index: int) -> Wire:
+            raise HostError("the host does not answer", host="b")
+
+    @contextlib.asynccontextmanager
+    async def reach(*_: Any) -> AsyncIterator[Hosts]:
+        yield HalfOfThem()
+
+    async def ask_on(*_: Any) -> dict[str, bool]:
+        return {"ok": True}
+
+    async def look_at(view: View, glance: Glance, connection: Any) -> float:
+        glance.connection = connection
+        view._take(glance, Exited(0, 7, -15, 1.0, 1.0, True, False, False, ()))
+        view._take(glance, Done((), 0, 1.0))
+        view._settle(glance)
+        return 0.0
+
+    monkeypatch.setattr(watching, "reach_hosts", reach)
+    monkeypatch.setattr(watching, "ask_on", ask_on)
+    monkeypatch.setattr(watching, "RETRY_FIRST", 0.01)
+    monkeypatch.setattr(View, "_look", look_at)
+    known = replace(KNOWN, ssh=SshOptions(connect_timeout=0.05))
+
+    async def execute() -> Sight:
+        async with asyncio.timeout(5):
+            return await View(known, (), ViewOptions(streams=(), stop=10.0)).execute()
+
+    report = asyncio.run(execute()).report
+    assert [(host.lost, host.is_confirmed) for host in report.hosts] == [
+        (None, True),
+        ("the host does not answer", False),
+    ]
+    assert (report.exit_status, report.reason) == (143, "stopped: asked for by mnspawn stop")
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
