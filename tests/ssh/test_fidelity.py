@@ -283,6 +283,7 @@ async def test_variables_are_sent_as_ssh_sends_them(
     ssh_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MARK", "from here")
+    monkeypatch.setenv("MALFORMED", os.fsdecode(b"\xff"))
     with LocalSshd(sshd_config="AcceptEnv MARK") as server:
         config = server.ssh_config
         config.write_text(f"{config.read_text()}  SendEnv MA*\n  SetEnv OTHER=not-accepted\n")

@@ -112,7 +112,16 @@ def test_each_value_has_its_origin(config: Path) -> None:
     assert hop.origins["user"] == "inventory"
     assert hop.origins["hostname"] == f"{config}:{lines.index('    HostName real.example') + 1}"
     assert hop.identities[0] == Path("~/.ssh/real.example-given-key").expanduser()
-    assert hop.env == (("A", "1"), ("B", "2"))
+    assert hop.env == ((b"A", b"1"), (b"B", b"2"))
+
+
+@pytest.mark.parametrize("line", [b"HostName caf\xe9", b"User caf\xe9"])
+def test_names_that_are_not_utf8_are_refused(line: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(b"# caf\xe9\nHost h\n  HostKeyAlias \xe9\n  " + line + b"\n")
+    with pytest.raises(UsageError, match="is not UTF-8") as caught:
+        Router(SshOptions(config=path)).hop(Target("h"))
+    assert caught.value.place == f"{path}:4"
 
 
 def test_effective_values_are_shown_with_their_origins(config: Path) -> None:

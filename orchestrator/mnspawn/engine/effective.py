@@ -1,5 +1,6 @@
 """What holds for one host, value by value, and where each comes from. Reads configuration, connects nowhere."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -88,8 +89,9 @@ def _of_hop(host: Host, hop: Hop, config: HostConfig, ssh: SshOptions, origins: 
     yield Effective("known_hosts", ",".join(str(path) for path in hop.known_hosts), place)
     for name, value in hop.algorithms.items():
         yield Effective(name, value, _origin(host, hop, _ALGORITHMS[name]))
-    for name, _ in hop.env:
-        yield Effective(f"ssh_env.{name}", "sent", hop.origins.get("setenv") or hop.origins.get("sendenv") or DEFAULT)
+    sent_by = hop.origins.get("setenv") or hop.origins.get("sendenv") or DEFAULT
+    for variable, _ in hop.env:
+        yield Effective(f"ssh_env.{os.fsdecode(variable)}", "sent", sent_by)
 
 
 def _keys(host: Host, hop: Hop, config: HostConfig) -> Iterator[Effective]:

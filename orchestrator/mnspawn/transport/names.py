@@ -28,6 +28,8 @@ def check_user(name: str, place: str | None = None) -> None:
 
 
 def _check(name: str, bad: re.Pattern[str], what: str, place: str | None) -> None:
+    if any("\udc80" <= char <= "\udcff" for char in name):  # a byte that was read as it is
+        raise UnsafeName(f"{what} {name!r} is not UTF-8", place=place)
     if bad.search(name):
         reason = f"{what} {name!r} has characters that a shell would take as code, or none at all"
         raise UnsafeName(reason, place=place)

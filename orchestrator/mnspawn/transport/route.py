@@ -59,7 +59,7 @@ class Hop:
     connect_timeout: float
     algorithms: Mapping[str, str]  # kex, ciphers, macs, host keys: OpenSSH's own notation
     compression: bool
-    env: tuple[tuple[str, str], ...]
+    env: tuple[tuple[bytes, bytes], ...]  # as they go over the wire: text of any encoding
     origins: Mapping[str, str]
 
     @property
@@ -279,7 +279,7 @@ def _algorithms(config: HostConfig) -> dict[str, str]:
     return {ours: value.text for keyword, ours in names.items() if (value := config.get(keyword)) is not None}
 
 
-def _environment(config: HostConfig) -> tuple[tuple[str, str], ...]:
+def _environment(config: HostConfig) -> tuple[tuple[bytes, bytes], ...]:
     """What SendEnv and SetEnv ask for; a server takes what its AcceptEnv allows."""
     patterns: list[str] = []
     for value in config.all("sendenv"):
@@ -294,7 +294,7 @@ def _environment(config: HostConfig) -> tuple[tuple[str, str], ...]:
         name, _, text = word.partition("=")
         set_here.setdefault(name, text)
     sent = {name: text for name, text in os.environ.items() if any(fnmatchcase(name, one) for one in patterns)}
-    return tuple({**sent, **set_here}.items())
+    return tuple((os.fsencode(name), os.fsencode(text)) for name, text in {**sent, **set_here}.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,10 +179,10 @@ class HostConfig:
         host = host if host is not None else self.hostname.lower()
         jump = self.text("proxyjump") or ""
         alias = self.text("hostkeyalias")
-        digest = hashlib.sha1(f"{local}{host}{port}{user}{jump}".encode(), usedforsecurity=False).hexdigest()
+        parts = os.fsencode(f"{local}{host}{port}{user}{jump}")
         return {
             "%": "%",
-            "C": digest,
+            "C": hashlib.sha1(parts, usedforsecurity=False).hexdigest(),
             "d": os.path.expanduser("~"),
             "h": host,
             "i": str(os.getuid()),
