@@ -32,6 +32,7 @@ MnspawnError                        70  (only its children are raised)
 
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Any
 
 
 class ExitStatus(IntEnum):
@@ -192,6 +193,9 @@ class HostsUnusable(MnspawnError):
         super().__init__("; ".join(str(error) for error in errors))
         self.errors = tuple(errors)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.errors,), self.__dict__.copy()
+
 
 class PlanRefused(MnspawnError):
     """Hosts that could be used refused the plan; `refusals` has (host, reason) pairs."""
@@ -201,6 +205,9 @@ class PlanRefused(MnspawnError):
     def __init__(self, refusals: Sequence[tuple[str, str]], *, hint: str | None = None) -> None:
         super().__init__("; ".join(f"{host}: {reason}" for host, reason in refusals), hint=hint)
         self.refusals = tuple(refusals)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.refusals,), self.__dict__.copy()
 
 
 class HostLost(MnspawnError):

@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from mnspawn.errors import MnspawnError
+from mnspawn.errors import AuthRefused, HostsUnusable, MnspawnError, NameUnknown, PlanRefused
 from mnspawn.spawning.errors import (
     ArgumentTypeError,
     DeviceError,
@@ -45,3 +45,22 @@ def test_errors_are_what_torch_and_paddle_raise_and_ours_and_can_be_pickled(
     assert isinstance(error, bases)
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy)) == (type(error), str(error))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        HostsUnusable([NameUnknown("not known", host="a", hint="ask"), AuthRefused("no key", host="b")]),
+        PlanRefused([("a", "port 80 is taken"), ("b", "no folder /x")], hint="choose another"),
+    ],
+)
+def test_errors_of_many_hosts_come_out_of_a_pickle_as_they_were(error: MnspawnError) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), copy.args, copy.hint) == (type(error), error.args, error.hint)
+    if isinstance(error, HostsUnusable):
+        assert [(type(one), one.host, one.hint) for one in copy.errors] == [
+            (NameUnknown, "a", "ask"),
+            (AuthRefused, "b", None),
+        ]
+    else:
+        assert copy.refusals == (("a", "port 80 is taken"), ("b", "no folder /x"))
