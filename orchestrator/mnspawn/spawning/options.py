@@ -1,13 +1,16 @@
 """What a spawn was asked for: option names of Paddle and of ours, checked, before anything is sent anywhere."""
 
+import contextlib
 import operator
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import compose, settings
+from ..errors import UsageError
+from ..settings_values import MOST_TRAINERS
 from . import devices
 from .errors import ArgumentTypeError, OptionError
 
@@ -65,7 +68,7 @@ def check_nprocs(nprocs: object) -> int:
 
     Raises:
         ArgumentTypeError: it is no whole number.
-        OptionError: it is less than 1.
+        OptionError: it is less than 1, or more than a host takes.
     """
     try:
         if isinstance(nprocs, bool):
@@ -75,6 +78,8 @@ def check_nprocs(nprocs: object) -> int:
         raise ArgumentTypeError(f"expected a whole number, found {nprocs!r}", place="nprocs") from None
     if number < 1 and number != -1:
         raise OptionError(f"expected at least 1, or -1 for one per device or CPU, found {number}", place="nprocs")
+    if number > MOST_TRAINERS:
+        raise OptionError(f"expected at most {MOST_TRAINERS} on a host, found {number}", place="nprocs")
     return number
 
 
@@ -91,7 +96,7 @@ def read(nprocs: object, hosts: object, given: Mapping[str, Any], caller: str = 
     """Check everything.
 
     Raises:
-        OptionError, ArgumentTypeError, errors.UsageError: the first thing that can't be used.
+        OptionError, ArgumentTypeError: the first thing that can't be used.
     """
     for name in given:
         if name not in (*PADDLE, *DEPRECATED, *OURS):
@@ -110,7 +115,8 @@ def read(nprocs: object, hosts: object, given: Mapping[str, Any], caller: str = 
     ours = {name: given[name] for name in OURS if given.get(name) is not None}
     if given.get("started_port") is not None:
         ours.setdefault("start_port", given["started_port"])
-    resolved = settings.resolve({**ours, **chosen}, _without_hosts(os.environ))
+    with _as_option_errors():
+        resolved = settings.resolve({**ours, **chosen}, _without_hosts(os.environ))
     is_here = not chosen and not resolved.sandbox and not given.get("use_paddlecloud")
     if method == "fork" and not is_here:
         raise OptionError(f"expected spawn or forkserver across hosts, found fork: {NO_FORK}", place="start_method")
@@ -123,7 +129,8 @@ def read(nprocs: object, hosts: object, given: Mapping[str, Any], caller: str = 
     elif is_here:
         found = (compose.this_machine(given.get("node_ip")),)
     else:
-        found = compose.hosts_of(resolved, os.environ)
+        with _as_option_errors():
+            found = compose.hosts_of(resolved, os.environ)
     return Asked(
         settings=resolved,
         hosts=found,
@@ -135,6 +142,15 @@ def read(nprocs: object, hosts: object, given: Mapping[str, Any], caller: str = 
         output=resolved.output if resolved.origin("output").layer != "default" or not is_here else "plain",
         print_config=bool(given.get("print_config")),
     )
+
+
+@contextlib.contextmanager
+def _as_option_errors() -> Iterator[None]:
+    """What the command line calls bad usage is a ValueError, too, to those who call a spawn."""
+    try:
+        yield
+    except UsageError as exc:
+        raise OptionError(exc.message, place=exc.place, hint=exc.hint) from exc.__cause__
 
 
 def _without_hosts(environ: Mapping[str, str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ def read(nprocs: Any = 1, hosts: Any = None, **given: Any) -> options.Asked:
     [
         ({"nprocs": 0}, ValueError, "nprocs: expected at least 1"),
         ({"nprocs": -2}, ValueError, "found -2"),
+        ({"nprocs": 4097, "hosts": "a"}, ValueError, "nprocs: expected at most 4096 on a host, found 4097"),
         ({"nprocs": 3.5}, TypeError, "expected a whole number, found 3.5"),
         ({"nprocs": True}, TypeError, "expected a whole number"),
         ({"nprocs": "2"}, TypeError, "expected a whole number"),
@@ -39,19 +40,22 @@ def read(nprocs: Any = 1, hosts: Any = None, **given: Any) -> options.Asked:
         ({"hosts": b"a"}, TypeError, "hosts"),
         ({"hosts": "a", "ips": "10.0.0.1"}, ValueError, "ips: expected hosts or ips"),
         ({"hosts": "a", "sandbox": 2}, ValueError, "sandbox"),
-        ({"hosts": "a[1"}, UsageError, "a"),
+        ({"hosts": "a[1"}, ValueError, "a"),
+        ({"hosts": "a,,b"}, ValueError, "an empty host name"),
+        ({"ips": "10.0.0.1,10.0.0.1"}, ValueError, "named twice"),
+        ({"use_paddlecloud": True}, ValueError, "expected hosts to run on, found none"),
         ({"gpus": "0,1", "backend": "nccl"}, ValueError, r"selected devices\(2\).*spawn processes\(1\).*`gpus`"),
         ({"xpus": "0,1", "backend": "bkcl"}, ValueError, "`xpus`"),
         ({"gpus": 1, "backend": "nccl"}, TypeError, "gpus: expected ids"),
         ({"gpus": "0,,1", "backend": "nccl", "nprocs": 3}, ValueError, "gpus: expected ids"),
-        ({"grace": -1}, UsageError, "seconds"),
-        ({"env": {"A=": "b"}}, UsageError, "A="),
+        ({"grace": -1}, ValueError, "seconds"),
+        ({"env": {"A=": "b"}}, ValueError, "A="),
     ],
 )
 def test_what_can_not_be_used_is_told_in_the_contracts_exceptions(
     arguments: dict[str, Any], kind: type[Exception], text: str
 ) -> None:
-    with pytest.raises(kind, match=text) as caught:
+    with pytest.raises(kind, match=text) as caught, warnings.catch_warnings(action="ignore"):
         read(**arguments)
     assert isinstance(caught.value, UsageError)
 
