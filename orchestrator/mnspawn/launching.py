@@ -9,6 +9,7 @@ from .background import Background
 from .engine.request import RunRequest
 from .errors import UsageError
 from .report import RunReport
+from .spawning.errors import ArgumentTypeError
 
 if TYPE_CHECKING:
     from mnspawn_inventory import Host
@@ -56,7 +57,7 @@ def launch(argv: str | os.PathLike[str] | Iterable[str], *, hosts: Any = None, *
         The report; its `exit_status` is what the command line would have ended with.
 
     Raises:
-        UsageError: what was given can't be used.
+        UsageError: what was given can't be used; for words of a wrong type a TypeError, too.
         HostsUnusable, PlanRefused: nothing was started.
         KeyboardInterrupt: after all ranks were stopped.
     """
@@ -79,7 +80,7 @@ def _background(argv: Any, hosts: Any, given: dict[str, Any]) -> Background:
 
 
 def _request(argv: Any, hosts: Any, given: dict[str, Any]) -> tuple[RunRequest, str]:
-    words = (os.fspath(argv),) if isinstance(argv, str | os.PathLike) else tuple(os.fspath(word) for word in argv)
+    words = _words(argv)
     for name in given:
         if name not in OPTIONS:
             raise UsageError(f"expected one of the options {', '.join(OPTIONS)}, found {name!r}", place="launch")
@@ -97,6 +98,14 @@ def _request(argv: Any, hosts: Any, given: dict[str, Any]) -> tuple[RunRequest, 
         found = compose.hosts_of(resolved, os.environ)
     is_plain = is_here and resolved.origin("output").layer == "default"
     return compose.request_of(resolved, program, found), "plain" if is_plain else resolved.output
+
+
+def _words(argv: Any) -> tuple[str, ...]:
+    given = (argv,) if isinstance(argv, str | bytes | os.PathLike) or not isinstance(argv, Iterable) else tuple(argv)
+    for word in given:
+        if not isinstance(word, str | os.PathLike):
+            raise ArgumentTypeError(f"expected a script, or a list of texts and paths, found {word!r}", place="argv")
+    return tuple(os.fspath(word) for word in given)
 
 
 _PLACES = ("MNSPAWN_HOSTS", "MNSPAWN_IPS", "MNSPAWN_HOSTFILE", "MNSPAWN_SANDBOX")  # a call says itself where it goes

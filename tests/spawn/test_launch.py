@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,11 @@ def test_what_can_not_be_used_is_told_before_anything_runs(own_home: Path) -> No
         mnspawn.launch([])
     with pytest.raises(mnspawn.UsageError, match=r"no file 'none\.py'"):
         mnspawn.launch("none.py", nproc_per_node=1)
+    argv: Any
+    for argv in (5, b"x.py", None, ["x.py", 5], ["x.py", b"--lr"]):
+        with pytest.raises(TypeError, match=r"argv: expected a script, or a list of texts and paths, found") as caught:
+            mnspawn.launch(argv)
+        assert isinstance(caught.value, mnspawn.UsageError)
 
 
 async def test_a_loop_runs_on_meanwhile(own_home: Path) -> None:
