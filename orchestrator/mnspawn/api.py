@@ -74,10 +74,15 @@ async def ask(
         return await ask_all(reached, words, ssh.connect_timeout)
 
 
-async def find_runs(hosts: tuple[Host, ...], *, transport: str, ssh: SshOptions) -> tuple[list[KnownRun], list[Answer]]:
+async def find_runs(
+    hosts: tuple[Host, ...], *, transport: str, ssh: SshOptions, misses_one: bool = False
+) -> tuple[list[KnownRun], list[Answer]]:
     """The runs that hosts have folders of, newest first, and what each host answered.
 
     A run is found whole only when every host of it was asked; one that misses hosts is left out.
+
+    Args:
+        misses_one: a single host that does not answer is taken for the single one that a run misses.
     """
     from .engine.registry import from_pods
 
@@ -87,9 +92,14 @@ async def find_runs(hosts: tuple[Host, ...], *, transport: str, ssh: SshOptions)
         for pod in answer.content or ():
             if pod["is_here"]:
                 pods.setdefault(pod["run"], {})[int(pod["node_rank"])] = (pod, hosts[answer.index])
+    silent = [hosts[answer.index] for answer in answers if answer.error is not None]
     runs = []
     for found in pods.values():
-        ordered = [found[node_rank] for node_rank in sorted(found)]
-        if len(ordered) == len(ordered[0][0]["plan"]["world"]):
-            runs.append(from_pods([pod for pod, _ in ordered], [host for _, host in ordered], ssh, transport))
+        told = [found[node_rank][0] for node_rank in sorted(found)]
+        places = {node_rank: host for node_rank, (_, host) in found.items()}
+        missing = set(range(len(told[0]["plan"]["world"]))) - set(places)
+        if misses_one and len(missing) == len(silent) == 1:
+            places[missing.pop()] = silent[0]
+        if not missing:
+            runs.append(from_pods(told, [places[node_rank] for node_rank in sorted(places)], ssh, transport))
     return sorted(runs, key=lambda known: -known.began), answers

@@ -45,7 +45,7 @@ def attach(
     everything: Annotated[bool, typer.Option("--all", "-a", metavar="", help="Begin with the first line.")] = False,
 ) -> int:
     """Take a run over."""
-    known = find_run(run, settings)
+    known = find_run(run, settings, misses_one=False)
     options = ViewOptions(
         tail=None if everything or settings.log_dir is not None else lines,
         has_times=has_times(settings),

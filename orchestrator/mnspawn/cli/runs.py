@@ -71,9 +71,12 @@ def asked_hosts(settings: Settings, *, is_required: bool = False) -> "tuple[Host
     return compose.select_hosts(settings, os.environ).hosts
 
 
-def find_run(word: str, settings: Settings) -> KnownRun:
+def find_run(word: str, settings: Settings, *, misses_one: bool = True) -> KnownRun:
     """The run that a word means: told by the hosts that the command line names; else known here, else told by the
     hosts that the environment or the settings file names.
+
+    Arguments:
+        misses_one: as in `api.find_runs`; not for those who would stop the run because a host is lost.
 
     Raises:
         UsageError: there is none, or several.
@@ -87,7 +90,8 @@ def find_run(word: str, settings: Settings) -> KnownRun:
             if all(getattr(settings, name) is None for name in LISTS):
                 raise
             hosts = asked_hosts(settings, is_required=True)
-    runs, answers = asyncio.run(api.find_runs(hosts, transport=settings.transport, ssh=compose.ssh_of(settings)))
+    ssh = compose.ssh_of(settings)
+    runs, answers = asyncio.run(api.find_runs(hosts, transport=settings.transport, ssh=ssh, misses_one=misses_one))
     errors = [answer.error for answer in answers if answer.error is not None]
     try:
         return pick(runs, word, "a run that these hosts know all of", "give all hosts of the run; mnspawn ps --hosts")
