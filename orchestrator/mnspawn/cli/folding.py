@@ -49,8 +49,8 @@ def fold(
         if len(alike) == 1:
             one = Folded(hosts, alike[0].message, alike[0].hint)
         else:
-            message = _merged([_nameless(told.message, told.host) for told in alike])
-            hint = None if alike[0].hint is None else _merged([_nameless(told.hint or "", told.host) for told in alike])
+            message = _merged([told.message for told in alike], hosts)
+            hint = None if alike[0].hint is None else _merged([told.hint or "" for told in alike], hosts)
             shown = names(hosts)
             one = Folded(hosts, message.replace(NAME, shown), hint and hint.replace(NAME, shown))
         found.append((key[0], one, [position for position, _ in group]))
@@ -67,15 +67,16 @@ def _shape(text: str, host: str) -> tuple[str, ...]:
     return tuple(LEFT_OUT if any(sign.isdigit() for sign in word) else word for word in words)
 
 
-def _merged(texts: Sequence[str]) -> str:
+def _merged(texts: Sequence[str], hosts: Sequence[str]) -> str:
     """One text for all; of the same shape they are. Where words differ, the first few stand side by side."""
-    return "".join(_beside(words) for words in zip(*(_SPACES.split(text) for text in texts), strict=True))
+    nameless = (_SPACES.split(_nameless(text, host)) for text, host in zip(texts, hosts, strict=True))
+    return "".join(_beside(words, hosts) for words in zip(*nameless, strict=True))
 
 
-def _beside(words: Sequence[str]) -> str:
-    distinct = list(dict.fromkeys(words))
-    if len(distinct) == 1:
-        return distinct[0]
+def _beside(words: Sequence[str], hosts: Sequence[str]) -> str:
+    if len(set(words)) == 1:
+        return words[0]
+    distinct = list(dict.fromkeys(word.replace(NAME, host) for word, host in zip(words, hosts, strict=True)))
     before, after = "", ""
     parts = [match.groups() for match in map(_EDGES.fullmatch, distinct) if match]
     if len({(start, end) for start, _, end in parts}) == 1:

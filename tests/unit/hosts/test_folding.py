@@ -33,6 +33,11 @@ def test_a_hint_that_names_its_host_names_all_of_them() -> None:
     assert folded(*said) == [(("h1", "h2"), "unknown", "mnspawn hosts trust h[1-2] (or h10)")]
 
 
+def test_in_words_that_differ_each_host_has_its_own_name() -> None:
+    said = [Told("a", "tried /k1/id_rsa and a:22"), Told("b", "tried /k1/b and b:23")]
+    assert folded(*said) == [(("a", "b"), "tried /k1/id_rsa|/k1/b and a:22|b:23", None)]
+
+
 def test_different_messages_stay_apart_and_in_order() -> None:
     said = [Told("h1", "refused"), Told("h2", "no route"), Told("h3", "refused"), Told("h4", "refused", "a hint")]
     assert folded(*said) == [
