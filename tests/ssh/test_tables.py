@@ -57,7 +57,7 @@ def test_every_exception_of_paramiko_has_a_line() -> None:
         ("ssh: Could not resolve hostname h: Temporary failure in name resolution\n", errors.LookupFailed),
         ("kex_exchange_identification: Connection closed by remote host\n", errors.ConnectionClosed),
         ("kex_exchange_identification: read: Connection reset by peer\n", errors.ConnectionClosed),
-        ("Unable to negotiate: no matching cipher found. Their offer: 3des-cbc\n", errors.NoCommonAlgorithm),
+        ("Unable to negotiate: no matching cipher found. Their offer: 3des-cbc\r\n", errors.NoCommonAlgorithm),
         ("Unable to negotiate: no matching host key type found. Their offer: ssh-dss\n", errors.NoCommonAlgorithm),
         ("Host key verification failed.\n", errors.HostKeyUnknown),
         ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\n", errors.HostKeyChanged),
@@ -69,7 +69,7 @@ def test_every_exception_of_paramiko_has_a_line() -> None:
 def test_what_ssh_says_has_a_line(log: str, kind: type[errors.HostError]) -> None:
     error = openssh_log.explain(f"debug1: Connecting\n{log}", "h")
     assert type(error) is kind
-    assert "{" not in error.message
+    assert not {"{", "\r"} & set(error.message)
 
 
 @pytest.mark.parametrize(("passphrase", "kind"), [("secret", errors.PassphraseNeeded), ("", errors.AuthRefused)])

@@ -40,6 +40,7 @@ def explain(log: str, host: str, said: str = "") -> errors.HostError:
             return errors.ConnectionClosed(
                 f"its ProxyCommand ended before the server answered{why}", host=host, hint=hint
             )
+    log = log.replace("\r\n", "\n")
     for pattern, make in TABLE:
         if match := re.search(pattern, log, re.MULTILINE):
             return make(match, log, host)
