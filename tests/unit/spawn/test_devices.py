@@ -80,5 +80,5 @@ def test_gloo_uses_no_devices() -> None:
 def test_an_inventory_says_how_many_and_which() -> None:
     assert shares(host(gpus=4, slots=2)) == [Share(2, (0, 1), "gpu")]
     assert shares(host(gpus=4, devices=(2, 3))) == [Share(2, (2, 3), "gpu")]
-    with pytest.raises(PlanRefused, match=r"h1: expected devices of this host \(2 can be seen, counted from 0\), found 5"):
+    with pytest.raises(PlanRefused, match=r"h1: expected devices of this host \(2 can be seen.*\), found 5"):
         shares(host(gpus=2, devices=(5,)))
