@@ -54,6 +54,11 @@ class AnsibleSource:
         self.hosts: dict[str, Variables] = {}
         self.places: dict[str, Origin | None] = {}
 
+    @property
+    def folder(self) -> Path:
+        """Where what belongs to it stands: a file's folder, or the folder that is read as a whole ("inventory/")."""
+        return Path(self.source) if self.source.endswith("/") else Path(self.source).parent
+
     def group(self, name: str, place: Origin | None) -> AnsibleGroup:
         if name not in self.groups:
             names.check_group(name, place)
@@ -82,7 +87,7 @@ class AnsibleSource:
                 made.hosts.update(dict.fromkeys(map(_bare, group.hosts)))
                 made.children.update(group.children)
         chains = self._chains()
-        folder = str(Path(self.source).parent.absolute())
+        folder = str(self.folder.absolute())
         for name, own in self.hosts.items():
             merged: Variables = {"inventory_dir": (folder, None)}
             chain = [ALL, *chains.get(name, [UNGROUPED])]

@@ -14,7 +14,7 @@ EXTENSIONS = ("", ".yml", ".yaml", ".json")
 def read_beside(source: AnsibleSource, path: Path) -> tuple[dict[str, Variables], dict[str, Variables]]:
     """Variables by group and by host, from the files beside the inventory, as Ansible finds them."""
     folder = path.resolve().parent
-    shown = Path(source.source).parent
+    shown = source.folder
     groups = _read_folder(folder / "group_vars", shown / "group_vars", ["all", "ungrouped", *source.groups])
     hosts = _read_folder(folder / "host_vars", shown / "host_vars", list(source.hosts))
     return groups, hosts

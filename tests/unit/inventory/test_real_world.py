@@ -96,14 +96,18 @@ def test_a_folder_as_an_inventory(write: Write) -> None:
             "inv/10-static.ini": "[gpu]\ng1\n",
             "inv/20-more.yml": "gpu: {hosts: {g2: }}\n",
             "inv/README.md": "# not an inventory\n",
-            "inv/group_vars/gpu.yml": "ansible_user: train\n",
+            "inv/group_vars/gpu.yml": (
+                "ansible_user: train\nansible_ssh_private_key_file: '{{ inventory_dir }}/key'\n"
+            ),
         }
     )
-    inventory = read_inventory(write.folder / "inv")
-    assert [(host.name, host.user, host.groups) for host in inventory.hosts] == [
-        ("g1", "train", ("gpu",)),
-        ("g2", "train", ("gpu",)),
+    folder = write.folder / "inv"
+    inventory = read_inventory(folder)
+    assert [(host.name, host.user, host.identity, host.groups) for host in inventory.hosts] == [
+        ("g1", "train", f"{folder}/key", ("gpu",)),
+        ("g2", "train", f"{folder}/key", ("gpu",)),
     ]
+    assert str(inventory.hosts[0].origin("user")) == f"{folder}/group_vars/gpu.yml:1:15"
 
 
 def test_a_personal_ssh_config(write: Write) -> None:
