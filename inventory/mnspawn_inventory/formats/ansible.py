@@ -1,6 +1,7 @@
 """What Ansible's inventories have in common: groups and variables, their precedence, and what we take from them."""
 
 import shlex
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -165,7 +166,12 @@ def _bare(name: str) -> str:
 
 def take(name: str, variables: Variables, values: Values, notes: list[str]) -> None:
     """Set what we know of a host from its merged variables; other variables are Ansible's own business."""
-    known = {**variables, "inventory_hostname": (name, None), "inventory_hostname_short": (name.split(".")[0], None)}
+    known = {
+        **variables,
+        "inventory_hostname": (name, None),
+        "inventory_hostname_short": (name.split(".")[0], None),
+        "ansible_playbook_python": (sys.executable, None),  # the one that reads this
+    }
     for target, candidates in TEXT_VARIABLES.items():
         for candidate in candidates:
             if candidate in variables:

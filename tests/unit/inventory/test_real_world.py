@@ -1,5 +1,6 @@
 """Inventories with the structure of those that public projects of the field have."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,14 @@ def test_a_yaml_with_values_to_merge_at_its_top(write: Write) -> None:
     )
     assert rows(inventory) == [("a", None, "deploy", 2222, None, ()), ("b", "10.0.0.9", "deploy", 22, None, ())]
     assert inventory.groups == ()
+
+
+def test_a_local_host_with_the_python_that_is_running(write: Write) -> None:
+    python = "{{ ansible_playbook_python }}"
+    inventory = write({"hosts.ini": f'localhost ansible_connection=local ansible_python_interpreter="{python}"\n'})
+    assert [(host.name, host.transport, host.python) for host in inventory.hosts] == [
+        ("localhost", "local", sys.executable)
+    ]
 
 
 def test_a_folder_as_an_inventory(write: Write) -> None:
