@@ -82,6 +82,8 @@ class Background:
     def wait_stopping(self) -> RunReport:
         """Wait for the end; Ctrl-C stops the run, a second one kills it, and is raised again when nothing is left.
 
+        So does any other exception that comes meanwhile, such as a signal handler's.
+
         Raises:
             KeyboardInterrupt: after the run has ended.
             MnspawnError: as `outcome`.
@@ -96,6 +98,10 @@ class Background:
                 if interrupts > 2:
                     raise
                 self.control.stop(self.grace if interrupts == 1 else 0.0, "KeyboardInterrupt")
+            except BaseException:
+                self.control.stop(self.grace, "the caller leaves")
+                self.wait()
+                raise
         if interrupts:
             raise KeyboardInterrupt
         return self.outcome()

@@ -56,12 +56,8 @@ def start_processes(
         daemon=daemon,
         grace=TORCH_GRACE,
     )
-    context.wait_started()
-    if not join:
-        return context
-    while not context.join():
-        pass
-    return None
+    context.wait_for_caller(joins=join)
+    return None if join else context
 
 
 def spawn(

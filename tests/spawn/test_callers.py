@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import tempfile
 import threading
 from pathlib import Path
@@ -32,6 +33,27 @@ except KeyboardInterrupt:
         running.interrupt()
         done = running.wait(15)
     assert (done.status, done.stdout.split()[-1]) == (0, "interrupted"), done
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "mnspawn.spawn(wait, nprocs=NPROCS, hosts=HOSTS)",
+        "mp.start_processes(lambda i: wait(), nprocs=NPROCS, hosts=HOSTS)",
+        "mnspawn.launch(['sh', '-c', 'echo ready; sleep 60'], no_python=True, nproc_per_node=NPROCS, hosts=HOSTS)",
+    ],
+)
+def test_whatever_ends_a_call_that_waits_ends_its_ranks(place: Place, call: str) -> None:
+    program = f"""{WAITS}
+def leave(*_):
+    sys.exit(7)
+signal.signal(signal.SIGTERM, leave)
+{call}
+"""
+    with place.start(program) as running:
+        running.wait_for(lambda: running.stdout.count("ready") == 2)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(15).status == 7
 
 
 def test_ctrl_c_while_connecting_starts_nothing(across: Place) -> None:

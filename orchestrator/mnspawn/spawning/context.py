@@ -95,6 +95,24 @@ class SpawnContext:
             report = self._run.outcome()
             raise outcomes.of_run(report) or MnspawnError(report.reason)
 
+    def wait_for_caller(self, *, joins: bool) -> None:
+        """Wait for the start, and then (`joins`) for the end, in a call that has not given the context away yet.
+
+        So whatever exception comes meanwhile, such as a signal handler's, ends all ranks: nobody else could.
+        """
+        try:
+            self.wait_started()
+            while joins and not self.join():
+                pass
+        except KeyboardInterrupt:  # has ended them already
+            raise
+        except BaseException:
+            if not self._watcher.is_over:
+                self.terminate()
+                self._wait(lambda: self._watcher.is_over, None)
+                self._run.wait()
+            raise
+
     async def await_started(self) -> None:
         """`wait_started` for asyncio; a cancellation ends all ranks first."""
         try:

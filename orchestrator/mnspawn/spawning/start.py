@@ -46,7 +46,7 @@ def start(
     daemon: bool,
     grace: float | None = None,
 ) -> SpawnContext:
-    """Start the run; gives its context at once: see `SpawnContext.wait_started`.
+    """Start the run; gives its context at once: see `SpawnContext.wait_for_caller`.
 
     Raises:
         NotPicklable: before any host is touched.
@@ -156,9 +156,7 @@ def spawn(
         stops_on_failure=True,
         daemon=daemon,
     )
-    context.wait_started()
-    while join and not context.join():
-        pass
+    context.wait_for_caller(joins=join)
     return context
 
 
