@@ -117,6 +117,10 @@ def set_up(job: Dict[str, Any]) -> None:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     sys.argv = list(job["argv"])
+    if job["authkey"]:  # of the caller, whose managers the arguments may lead to
+        import multiprocessing
+
+        multiprocessing.current_process().authkey = bytes.fromhex(job["authkey"])
     for name, text in job["sources"].items():  # for tracebacks, and whoever looks at sources
         linecache.cache[name] = (len(text), None, text.splitlines(True), name)
 

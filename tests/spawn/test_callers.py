@@ -143,6 +143,20 @@ print(mnspawn.spawn(outer, nprocs=2).results())
     assert here.check(program) == "[[(0, '2'), (1, '2')], [(0, '2'), (1, '2')]]\n"
 
 
+def test_ranks_fill_what_a_manager_of_the_caller_holds(here: Place, start_method: str) -> None:
+    program = f"""
+import multiprocessing
+def put(i, squares, queue):
+    squares[i] = i * i
+    queue.put(i)
+manager = multiprocessing.Manager()
+squares, queue = manager.dict(), manager.Queue()
+mp.start_processes(put, (squares, queue), nprocs=3, start_method="{start_method}")
+print(dict(sorted(squares.items())), sorted(queue.get() for _ in range(3)))
+"""
+    assert here.check(program) == "{0: 0, 1: 1, 2: 4} [0, 1, 2]\n"
+
+
 def test_threads_spawn_at_the_same_time(own_home: Path) -> None:
     results: dict[int, object] = {}
 

@@ -65,6 +65,7 @@ def pack(
         "argv": [str(word) for word in getattr(sys, "argv", [""])],
         "preload": sorted(imported_by(function)),
         "sources": sources_of(files),
+        "authkey": authentication_key() if is_here else None,
     }
     return (
         ("trainer_main.py", _runner()),
@@ -72,6 +73,15 @@ def pack(
         ("job.json", json.dumps(job).encode("utf-8", "surrogateescape")),
         ("function.pickle", pickled),
     )
+
+
+def authentication_key() -> str | None:
+    """What ranks on this machine need to talk to managers of multiprocessing's, if the caller may have any."""
+    if "multiprocessing.managers" not in sys.modules:
+        return None
+    from multiprocessing import current_process
+
+    return bytes(current_process().authkey).hex()
 
 
 def _runner() -> bytes:
