@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal, overload
 
 from .spawning import options, outcomes
 from .spawning.context import SpawnContext as ProcessContext
@@ -21,6 +21,42 @@ __all__ = [
 ]
 
 
+@overload
+def start_processes(
+    fn: Callable[..., Any],
+    args: Iterable[Any] = (),
+    nprocs: int = 1,
+    join: Literal[True] = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+    *,
+    hosts: Any = None,
+    **given: Any,
+) -> None: ...
+@overload
+def start_processes(
+    fn: Callable[..., Any],
+    args: Iterable[Any] = (),
+    nprocs: int = 1,
+    *,
+    join: Literal[False],
+    daemon: bool = False,
+    start_method: str = "spawn",
+    hosts: Any = None,
+    **given: Any,
+) -> ProcessContext: ...
+@overload
+def start_processes(
+    fn: Callable[..., Any],
+    args: Iterable[Any] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+    *,
+    hosts: Any = None,
+    **given: Any,
+) -> ProcessContext | None: ...
 def start_processes(
     fn: Callable[..., Any],
     args: Iterable[Any] = (),
@@ -60,6 +96,42 @@ def start_processes(
     return None if join else context
 
 
+@overload
+def spawn(
+    fn: Callable[..., Any],
+    args: Iterable[Any] = (),
+    nprocs: int = 1,
+    join: Literal[True] = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+    *,
+    hosts: Any = None,
+    **given: Any,
+) -> None: ...
+@overload
+def spawn(
+    fn: Callable[..., Any],
+    args: Iterable[Any] = (),
+    nprocs: int = 1,
+    *,
+    join: Literal[False],
+    daemon: bool = False,
+    start_method: str = "spawn",
+    hosts: Any = None,
+    **given: Any,
+) -> ProcessContext: ...
+@overload
+def spawn(
+    fn: Callable[..., Any],
+    args: Iterable[Any] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+    *,
+    hosts: Any = None,
+    **given: Any,
+) -> ProcessContext | None: ...
 def spawn(
     fn: Callable[..., Any],
     args: Iterable[Any] = (),

@@ -1,9 +1,11 @@
 """What torch's own tests check of its spawn, here and across hosts, with both start methods."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+import mnspawn.multiprocessing as mp
 from tests.spawn.conftest import Place
 
 RAISES = """
@@ -250,3 +252,11 @@ print(len(marks), len(set(marks)))
     # hosts do not have the module: its import fails there, in every rank, as it would without a server
     done = place.run(program)
     assert "ModuleNotFoundError: No module named 'slow_import'" in done.stderr
+
+
+def test_types_say_that_a_spawn_without_a_join_gives_its_context(own_home: Path) -> None:
+    contexts = [mp.spawn(abs, nprocs=1, join=False), mp.start_processes(abs, nprocs=1, join=False, start_method="fork")]
+    for context in contexts:
+        while not context.join():  # a type check of this file fails where this may be None
+            pass
+        assert [process.exitcode for process in context.processes] == [0]
