@@ -15,6 +15,7 @@ OWN_HEADER = re.compile(r"^\[(?:hosts|groups)\.[^\]:]+\]", re.MULTILINE)
 OWN_START = re.compile(r"^(?:\[(?:hosts|groups)\]|(?:hosts|groups)\s*=)", re.MULTILINE)
 SECTION = re.compile(r"^[ \t]*\[[^\]:,-]+(?::(?:vars|children|hosts))?\][ \t]*(?:#.*)?$", re.MULTILINE)
 HOST_LINE = re.compile(r"^[ \t]*Host(?:[ \t]+|[ \t]*=[ \t]*)(?!\w+=)\S", re.MULTILINE | re.IGNORECASE)
+SLOTS = re.compile(r"^[^#\n]*\s(?:max[_-])?slots\s*=", re.MULTILINE)
 ANSIBLE_VARIABLE = re.compile(r"^[^#\n]*\s(?:ansible|mnspawn)_\w+=", re.MULTILINE)
 
 
@@ -31,9 +32,12 @@ def detect(path: PurePath, content: str) -> str:
     if by_name is not None:
         return by_name
     found = _by_content(content)
-    if found == "hostfile":
-        return next((name for part, name in NAMED_AFTER.items() if part in path.name.lower()), found)
-    return found
+    if found != "hostfile":
+        return found
+    named = next((name for part, name in NAMED_AFTER.items() if part in path.name.lower()), found)
+    if named == "mpich" and "mpich" not in path.name.lower() and SLOTS.search(content):
+        return found  # Open MPI has an option --machinefile, too
+    return named
 
 
 def _by_content(content: str) -> str:

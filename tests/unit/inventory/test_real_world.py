@@ -158,6 +158,12 @@ def test_hostfiles_of_trainers(text: str, expected: list[tuple[str, int]], write
     assert [(host.name, host.slots) for host in write({"hostfile": text}).hosts] == expected
 
 
+def test_a_machinefile_of_open_mpi(write: Write) -> None:
+    inventory = write({"machinefile": "# ours\nnode1 slots=8 max_slots=16\nnode2\n"})
+    assert [(host.name, host.slots) for host in inventory.hosts] == [("node1", 8), ("node2", None)]
+    assert [(host.name, host.slots) for host in write({"machinefile": "node1:8\nnode1\n"}).hosts] == [("node1", 9)]
+
+
 def test_a_cloud_plugins_configuration_says_what_to_do(write: Write) -> None:
     with pytest.raises(InventoryError, match="the configuration of an Ansible plugin") as raised:
         write({"aws_ec2.yml": "---\nplugin: amazon.aws.aws_ec2\nregions: [us-east-1]\n"})
