@@ -156,6 +156,20 @@ print(mnspawn.spawn(show, nprocs=1, ips="127.0.0.1").results()[0][0].startswith(
     assert across.check(f"IPS = {ips!r}\n{program}") == "True\n['(cluster_node_ips)', '(started_port)']\nTrue\n"
 
 
+def test_a_script_is_told_of_deprecated_options_unasked(here: Place) -> None:
+    program = """
+import asyncio
+mnspawn.spawn(int, nprocs=1, node_ip="127.0.0.1")
+mp.spawn(abs, nprocs=1, node_ip="127.0.0.1")
+mp.start_processes(abs, nprocs=1, node_ip="127.0.0.1")
+async def call():
+    await mnspawn.aspawn(int, nprocs=1, node_ip="127.0.0.1")
+asyncio.run(call())
+"""
+    said = [line for line in here.run(program).check().stderr.splitlines() if "Warning" in line]
+    assert ["program.py" in line and "DeprecationWarning" in line for line in said] == [True] * 4
+
+
 def test_print_config_tells_every_decision(here: Place) -> None:
     said = here.check("mnspawn.spawn(int, nprocs=1, print_config=True, env={'TOKEN': 'hunter2'})").splitlines()
     assert said[0] == "-----------  Configuration Arguments -----------"

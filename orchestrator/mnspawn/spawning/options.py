@@ -3,6 +3,7 @@
 import contextlib
 import operator
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -103,7 +104,8 @@ def read(nprocs: object, hosts: object, given: Mapping[str, Any], caller: str = 
             raise OptionError(f"The config option ({name}) of `{caller}` is not supported")
     for name in DEPRECATED:
         if given.get(name) is not None:
-            warnings.warn(f"the config option ({name}) of `{caller}` is deprecated", DeprecationWarning, stacklevel=4)
+            text = f"the config option ({name}) of `{caller}` is deprecated"
+            warnings.warn(text, DeprecationWarning, stacklevel=_level_of_caller())
     count = check_nprocs(nprocs)
     method = check_start_method(given.get("start_method"))
     backend = given.get("backend")
@@ -142,6 +144,17 @@ def read(nprocs: object, hosts: object, given: Mapping[str, Any], caller: str = 
         output=resolved.output if resolved.origin("output").layer != "default" or not is_here else "plain",
         print_config=bool(given.get("print_config")),
     )
+
+
+def _level_of_caller() -> int:
+    """The `stacklevel` for a warning of our caller's that makes it one of the line that called a spawn.
+
+    What is not of a line of the main script is not shown unasked.
+    """
+    level, frame = 1, sys._getframe(1)
+    while frame.f_globals.get("__name__", "").startswith("mnspawn.") and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 @contextlib.contextmanager
