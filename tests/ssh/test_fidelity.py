@@ -118,10 +118,11 @@ async def test_an_encrypted_key_whose_agent_holds_it(
     assert await reach(ssh_name, tmp_path / "c", Target("h")) == ["hello"]
 
 
+@pytest.mark.parametrize("kind", ["ed25519", "rsa"])
 @pytest.mark.parametrize("through_agent", [False, True])
-async def test_user_certificates(ssh_name: str, tmp_path: Path, agent: Path, through_agent: bool) -> None:
+async def test_user_certificates(ssh_name: str, tmp_path: Path, agent: Path, through_agent: bool, kind: str) -> None:
     make_key(tmp_path / "ca")
-    make_key(tmp_path / "key")
+    make_key(tmp_path / "key", "-t", kind)
     run("ssh-keygen", "-q", "-s", tmp_path / "ca", "-I", "me", "-n", "root", tmp_path / "key.pub")
     with LocalSshd(sshd_config=f"TrustedUserCAKeys {tmp_path}/ca.pub\nAuthorizedKeysFile none") as server:
         lines = [*basics(server)[:-1], f"IdentityAgent {agent if through_agent else 'none'}"]

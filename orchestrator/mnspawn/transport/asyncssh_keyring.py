@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from mnspawn.transport.asyncssh_library import asyncssh
 from mnspawn.transport.keys import KeyFile
 from mnspawn.transport.refusals import Attempt, label, shown
 from mnspawn.transport.route import Hop
+
+_RSA_CERTIFICATE = b"ssh-rsa-cert-v01@openssh.com"
+_OLD = re.compile(r"OpenSSH_(?:[1-6]\.|7\.[0-7])")  # these know certificates by the old name only
 
 
 @dataclass
@@ -121,6 +125,18 @@ class Keyring:
                 agent.client.close()
                 await agent.client.wait_closed()
         self._agents.clear()
+
+
+def name_certificate(pair: asyncssh.SSHKeyPair, conn: asyncssh.SSHClientConnection) -> None:
+    """Call an RSA certificate what servers since OpenSSH 7.8 call it: by the hash of the signature to come.
+
+    asyncssh tries the old name, SHA-1's, and has the new one ready for a second try, which our next offer displaces.
+    """
+    choose = getattr(conn, "_choose_signature_alg", None)
+    if pair.algorithm != _RSA_CERTIFICATE or _OLD.search(str(conn.get_extra_info("server_version"))) or choose is None:
+        return
+    if choose(pair) and pair.sig_algorithm != b"ssh-rsa":
+        pair.algorithm = pair.sig_algorithm + b"-cert-v01@openssh.com"
 
 
 def _comment(pair: asyncssh.SSHKeyPair) -> str:

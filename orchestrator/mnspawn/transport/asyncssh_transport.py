@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from mnspawn import errors
 from mnspawn.transport import algorithms, refusals, route, sockets
-from mnspawn.transport.asyncssh_keyring import Keyring
+from mnspawn.transport.asyncssh_keyring import Keyring, name_certificate
 from mnspawn.transport.asyncssh_library import asyncssh, encryption, kex, mac, public_key
 from mnspawn.transport.asyncssh_process import Process
 from mnspawn.transport.base import SshOptions, Target
@@ -63,6 +63,8 @@ class _Client(asyncssh.SSHClient):
             return None
         name, pair = self._offers.pop(0)
         self.attempt.offered.append(name)
+        if self.conn is not None:
+            name_certificate(pair, self.conn)
         if not isinstance(pair, asyncssh.SSHAgentKeyPair):  # an agent may ask its user for each signature
             self._sign_at_once(pair)
         return pair
