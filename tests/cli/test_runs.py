@@ -96,7 +96,8 @@ def test_another_controller_needs_only_the_hosts(cluster: Cluster, run: str, tmp
     assert [line.split()[:3] for line in listed if run in line] == [[run, "deep", "running"]]
     shown = cluster.mnspawn("logs", "deep", "-H", HOSTS, "-n", "1", "--stdout", env=env).check()
     assert sorted(shown.stdout.splitlines()) == ["[h1:0] up", "[h1:1] up", "[h2:2] up", "[h2:3] up"]
-    assert status(cluster, "deep", env={**env, "MNSPAWN_HOSTS": HOSTS})["state"] == "running"
+    running = status(cluster, "deep", env={**env, "MNSPAWN_HOSTS": HOSTS})
+    assert (running["state"], running["report"]["exit_status"], running["report"]["reason"]) == ("running", None, None)
     stopped = cluster.mnspawn("stop", run[:6], "-H", HOSTS, env=env).check()
     assert stopped.stderr.endswith(f"mnspawn: run {run} is stopped; nothing of it is left on 2 hosts\n")
     cluster.wait_idle(1)

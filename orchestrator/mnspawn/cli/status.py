@@ -40,7 +40,7 @@ def status(settings: Settings, run: RunArgument, as_json: JsonOption = False) ->
             "exit_status": report.exit_status if has_ended else None,
             "tender": registry().tender(known.run),
             "unreachable": {name: error.message for name, error in errors.items()},
-            "report": report.describe(),
+            "report": report.describe() | ({} if has_ended else {"exit_status": None, "reason": None}),
         }
         for host, ranks in zip(content["hosts"], known.ranks, strict=True):
             own = [rank for rank in report.ranks if rank.rank in ranks]
