@@ -1,7 +1,7 @@
 """What became of a run: every rank, every host, the first failure, the exit status. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 PHASES = ("connected", "ready", "prepared", "started", "ended")  # ready: its agent is up
@@ -73,6 +73,18 @@ class RunReport:
     def describe(self) -> dict[str, Any]:
         """As JSON-able values."""
         return asdict(self)
+
+    def with_news(self, later: "RunReport") -> "RunReport":
+        """With what could be asked later of hosts that were lost. Why the run ended stays as it was."""
+        ranks = tuple(
+            new if old.code is None and old.error is None else old
+            for old, new in zip(self.ranks, later.ranks, strict=True)
+        )
+        hosts = tuple(
+            old if old.is_confirmed else replace(new, lost=old.lost, phases={**new.phases, **old.phases})
+            for old, new in zip(self.hosts, later.hosts, strict=True)
+        )
+        return replace(self, ranks=ranks, hosts=hosts)
 
     @classmethod
     def read(cls, described: Mapping[str, Any]) -> "RunReport":

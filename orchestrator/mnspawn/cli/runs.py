@@ -152,14 +152,18 @@ def look(
 
 
 def remember_end(known: KnownRun, report: RunReport, *, is_better: bool = False) -> None:
-    """Write down how a run that is known here has ended, where nobody has done it yet or we know better."""
+    """Write down how a run that is known here has ended, where nobody has done it yet or we know better; else what
+    is new of hosts that were lost."""
     known_runs = registry()
-    is_new = is_better or known_runs.report(known.run) is None
-    if is_new and (known_runs.folder(known.run) / "run.json").exists():
-        try:
+    if not (known_runs.folder(known.run) / "run.json").exists():
+        return
+    try:
+        if is_better or known_runs.report(known.run) is None:
             known_runs.write_report(known.run, report.describe())
-        except OSError as exc:
-            say_forgotten(exc)
+        else:
+            known_runs.add_news(known.run, report)
+    except OSError as exc:
+        say_forgotten(exc)
 
 
 def say_forgotten(error: OSError) -> None:

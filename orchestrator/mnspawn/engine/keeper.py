@@ -6,6 +6,7 @@ its trainers fails, and the others learn of it from whoever looks at the run nex
 """
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -55,16 +56,18 @@ def keep(registry: Path, run: str) -> int:
         sight = asyncio.run(View(known, (), ViewOptions(streams=(), is_in_charge=True)).execute())
         if sight.has_ended and known_runs.report(run) is None:  # who was attached may know more of the end
             known_runs.write_report(run, sight.report.describe())
-        _stop_what_comes_back(known, sight)
+        _stop_what_comes_back(known_runs, known, sight)
     return 0
 
 
-def _stop_what_comes_back(known: KnownRun, sight: Sight) -> None:
+def _stop_what_comes_back(known_runs: Registry, known: KnownRun, sight: Sight) -> None:
     """A host that was lost may only have been cut off, and nothing there says that the run is over."""
     until = time.monotonic() + RETURN_LIMIT
     while any(host.lost and not host.is_confirmed for host in sight.report.hosts) and time.monotonic() < until:
         time.sleep(RETURN_LOOK)
         sight = asyncio.run(View(known, (), ViewOptions(streams=(), stop=known.grace)).execute())
+        with contextlib.suppress(OSError):  # a full disk here is no reason to let go of hosts
+            known_runs.add_news(known.run, sight.report)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from typing import Any
 from mnspawn_inventory import Host
 
 from ..errors import UsageError
+from ..report import RunReport
 from ..transport.base import SshOptions
 
 KEEP = 200  # finished runs; the hosts keep their own folders by age and size
@@ -154,6 +155,14 @@ class Registry:
         except (OSError, ValueError):
             return None
         return content if isinstance(content, dict) else None
+
+    def add_news(self, run: str, later: RunReport) -> None:
+        """What was seen later of hosts that were lost when the run ended; raises OSError."""
+        content = self.report(run)
+        with contextlib.suppress(TypeError, KeyError, ValueError):  # written by another version
+            before = None if content is None else RunReport.read(content)
+            if before is not None and not all(host.is_confirmed for host in before.hosts):
+                self.write_report(run, before.with_news(later).describe())
 
     def forget(self, run: str) -> None:
         shutil.rmtree(self.folder(run), ignore_errors=True)

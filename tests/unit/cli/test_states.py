@@ -102,6 +102,16 @@ def test_a_report_comes_back_from_json_as_it_was() -> None:
     assert RunReport.read(json.loads(json.dumps(end.describe()))) == end
 
 
+def test_what_turns_out_later_of_a_lost_host_is_added_and_the_cause_stays() -> None:
+    unseen = [rank(number, None, pid=None) for number in (2, 3)]
+    before = report(rank(0, -15, stopped=True), rank(1, 0), *unseen, status=143, lost="no answer")
+    later = report(*(rank(number, -9, stopped=True) for number in range(4)), status=5)
+    merged = before.with_news(later)
+    assert [one.code for one in merged.ranks] == [-15, 0, -9, -9]
+    assert [(host.lost, host.is_confirmed) for host in merged.hosts] == [(None, True), ("no answer", True)]
+    assert (merged.exit_status, merged.first_failure) == (143, None)
+
+
 def test_columns_show_nothing_that_a_terminal_obeys() -> None:
     assert columns([("A", "B"), ("x\x1b[2J", "y")]) == "A         B\nx\\x1b[2J  y\n"
     assert columns([]) == ""

@@ -37,3 +37,7 @@ def test_a_host_that_was_cut_off_is_stopped_when_it_comes_back(tmp_path: Path, m
     report = Registry(tmp_path).report(KNOWN.run)
     assert report is not None
     assert report["reason"] == "host b was lost: no link for 20 s"
+    assert [(host["lost"], host["is_confirmed"]) for host in report["hosts"]] == [
+        (None, True),
+        ("no link for 20 s", True),  # as it has turned out
+    ]
