@@ -119,16 +119,17 @@ async def test_an_encrypted_key_whose_agent_holds_it(
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "rsa"])
-@pytest.mark.parametrize("through_agent", [False, True])
-async def test_user_certificates(ssh_name: str, tmp_path: Path, agent: Path, through_agent: bool, kind: str) -> None:
+@pytest.mark.parametrize("place", ["file", "file and agent", "agent"])
+async def test_user_certificates(ssh_name: str, tmp_path: Path, agent: Path, place: str, kind: str) -> None:
     make_key(tmp_path / "ca")
     make_key(tmp_path / "key", "-t", kind)
     run("ssh-keygen", "-q", "-s", tmp_path / "ca", "-I", "me", "-n", "root", tmp_path / "key.pub")
     with LocalSshd(sshd_config=f"TrustedUserCAKeys {tmp_path}/ca.pub\nAuthorizedKeysFile none") as server:
-        lines = [*basics(server)[:-1], f"IdentityAgent {agent if through_agent else 'none'}"]
-        if through_agent:
+        lines = [*basics(server)[:-1], f"IdentityAgent {agent if 'agent' in place else 'none'}"]
+        if "agent" in place:
             add_key(agent, tmp_path / "key")
-        write(tmp_path / "c", *lines, f"IdentityFile {tmp_path}/key", "IdentitiesOnly yes")
+        file = ["IdentityFile none"] if place == "agent" else [f"IdentityFile {tmp_path}/key", "IdentitiesOnly yes"]
+        write(tmp_path / "c", *lines, *file)
         assert await reach(ssh_name, tmp_path / "c", Target("h", user="root")) == ["hello"]
 
 

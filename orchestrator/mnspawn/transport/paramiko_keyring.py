@@ -72,7 +72,12 @@ class Agent(AgentSSH):
         opened._close()
 
     def get_keys(self) -> Sequence[AgentKey]:  # type: ignore[override]
-        return super().get_keys()
+        held = super().get_keys()
+        key: Any
+        for key in held:
+            if keys.certified(key.blob) is not None:  # an RSA one would pass for the plain key in it
+                key.inner_key = None
+        return held
 
 
 def _with_certificates(hop: Hop, path: Path, key: PKey, public: bytes) -> Iterator[tuple[str, PKey]]:
