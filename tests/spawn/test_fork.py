@@ -235,7 +235,7 @@ with socket.create_server(("", 0)) as taken:
         except mnspawn.MnspawnError as error:
             print(type(error).__name__, count())
 """
-    assert here.check(program) == "UsageError 0\nDeviceError 0\nPlanRefused 0\n"
+    assert here.check(program) == "OptionError 0\nDeviceError 0\nPlanRefused 0\n"
 
 
 def is_alive(pid: int) -> bool:
