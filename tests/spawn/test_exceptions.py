@@ -230,18 +230,21 @@ class Mine(Exception):
     count, log = 0, []
     def method(self):
         return "original"
-def make(rank):
+def make(is_good):
     Mine.count += 1
-    if rank:
+    if not is_good:
         raise Mine("raised")
     return Mine("returned"), Colour.RED
-context = mnspawn.spawn(make, nprocs=NPROCS, hosts=HOSTS, join=False, pass_rank=True, start_method={start_method!r})
+good, bad = (
+    mnspawn.spawn(make, (is_good,), NPROCS, hosts=HOSTS, join=False, start_method={start_method!r})
+    for is_good in (True, False)
+)
 method, log = Mine.method, Mine.log
 Mine.count, Mine.more = 7, True
 log.append("kept")
-result, colour = context.result(0)
+result, colour = good.results()[0]
 try:
-    context.results()
+    bad.results()
 except mnspawn.ProcessRaisedException as error:
     print(type(result) is type(error.__cause__) is Mine, colour is Colour.RED, result.args, error.__cause__.args)
 print(Mine.count, Mine.more, Mine.log is log, log, Mine.method is method)
