@@ -76,6 +76,7 @@ class Ground:
         script: where the program's script is on this host (None: at the path that was given).
         environ: those of contract.WATCHED that the host's own environment has set.
         host_env: the inventory's variables of this host.
+        secrets: names of those that the inventory only refers to.
         prelude: the inventory's shell lines that run before each trainer of this host, in bash where there is one.
     """
 
@@ -86,6 +87,7 @@ class Ground:
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     host_env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     prelude: str | None = None
+    secrets: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ class PodPlan:
         unset: names, or PREFIX*.
         argv, env: the same for all trainers of the pod.
         files: (name, content) to be written into the run directory before the start.
+        secrets: names of variables that are secret, whatever they are called.
     """
 
     node_rank: int
@@ -115,6 +118,7 @@ class PodPlan:
     env: dict[str, str] = field(repr=False)
     files: tuple[tuple[str, str], ...] = field(repr=False)
     trainers: tuple[TrainerPlan, ...]
+    secrets: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,7 @@ class LaunchPlan:
         """As JSON-able values. `env` is all that mnspawn gives a rank on top of the host's own environment.
 
         Args:
-                reveal: False replaces the values of variables that look like secrets.
+                reveal: False replaces the values of variables that are secrets or look like some.
         """
         return {
             "run": self.run,
@@ -151,7 +155,7 @@ class LaunchPlan:
                             "endpoint": trainer.endpoint,
                             "devices": list(trainer.devices),
                             "argv": list(pod_plan.argv),
-                            "env": _shown(pod_plan.env | trainer_plan.env, reveal),
+                            "env": _shown(pod_plan.env | trainer_plan.env, reveal, pod_plan.secrets),
                         }
                         for trainer, trainer_plan in zip(pod.trainers, pod_plan.trainers, strict=True)
                     ],
@@ -224,7 +228,7 @@ def _plan_pod(
         trainers.append(TrainerPlan(trainer.rank, trainer.local_rank, own))
     files = tuple(file for share in shares for file in share.files)
     argv = _argv(spec.program, ground)
-    return PodPlan(pod.node_rank, pod.host, ground.workdir, unset, argv, env, files, tuple(trainers))
+    return PodPlan(pod.node_rank, pod.host, ground.workdir, unset, argv, env, files, tuple(trainers), ground.secrets)
 
 
 def _argv(program: Program, ground: Ground) -> tuple[str, ...]:
@@ -276,5 +280,7 @@ def _check_total(strings: Sequence[str]) -> None:
         )
 
 
-def _shown(env: dict[str, str], reveal: bool) -> dict[str, str]:
-    return env if reveal else {name: MASK if is_secret(name, value) else value for name, value in env.items()}
+def _shown(env: dict[str, str], reveal: bool, secrets: frozenset[str]) -> dict[str, str]:
+    if reveal:
+        return env
+    return {name: MASK if name in secrets or is_secret(name, value) else value for name, value in env.items()}

@@ -18,3 +18,16 @@ def test_a_group_of_an_imported_ansible_inventory_runs_a_program(cluster: Cluste
     done = cluster.mnspawn("--hosts", "@gpu", str(RING)).check()
     assert "3" in done.stdout, done
     cluster.mnspawn("inventory", "remove", "h1", "h2", "h3", "@gpu", "@idle").check()
+
+
+def test_a_value_that_is_kept_elsewhere_reaches_ranks_and_no_eyes(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("hidden-7\n")
+    inventory = tmp_path / "own.toml"
+    inventory.write_text('[hosts.h1]\nslots = 1\nenv = { PLAIN = { file = "kept" } }\n')
+    events = tmp_path / "events"
+    command = ["-i", str(inventory), "--hosts", "h1", "--no-python", "sh", "-c", "echo ${#PLAIN}"]
+    dry = cluster.mnspawn("--dry-run", *command).check()
+    assert "PLAIN='***'" in dry.stdout
+    done = cluster.mnspawn("--events", str(events), *command).check()
+    assert done.stdout == "[h1:0] 8\n"
+    assert "hidden-7" not in dry.stdout + events.read_text()

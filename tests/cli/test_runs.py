@@ -118,6 +118,9 @@ def test_logs_show_what_was_asked_for(cluster: Cluster, run: str) -> None:
     ]
     assert logs("--stdout", "-n", "2", "--output", "fold") == ["[0-3] same for all", "[0-3] up"]
     assert sorted({line.split()[0] for line in logs("--only-hosts", "h2")}) == ["[h2:2]", "[h2:3]"]
+    assert sorted({line.split()[0] for line in logs("--hosts", "h2")}) == ["[h2:2]", "[h2:3]"]
+    assert {line.split()[0] for line in logs("--hosts", HOSTS)} == {"[h1:0]", "[h1:1]", "[h2:2]", "[h2:3]"}
+    assert logs("--hosts", "h1", "--ranks", "1-2", "-n", "1", "--stdout") == ["[h1:1] up"]
     assert logs("--since", "1s", "--stdout") == []
     stamped = logs("--timestamps", "--ranks", "0", "-n", "1", "--since", "1h")
     assert re.fullmatch(r"\[h1:0\] 20[0-9-]{8}T[0-9:.]{12}Z up", stamped[0])

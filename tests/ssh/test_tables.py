@@ -2,6 +2,7 @@
 
 import inspect
 import subprocess
+import sys
 from pathlib import Path
 
 import asyncssh
@@ -107,3 +108,18 @@ def test_every_transport_has_its_marks_with_reasons() -> None:
 
 def test_the_documentation_has_the_table() -> None:
     assert marks.table() in Path(REPOSITORY / "docs" / "ssh.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("before", "is_heard"), [("", False), ("logging.getLogger('asyncssh').setLevel('INFO')", True)]
+)
+def test_callers_who_log_hear_of_every_channel_only_if_they_ask(before: str, is_heard: bool) -> None:
+    program = f"""
+import logging
+logging.basicConfig(level=logging.INFO)
+{before}
+from mnspawn.transport.asyncssh_library import asyncssh
+print(logging.getLogger("asyncssh").isEnabledFor(logging.INFO))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{is_heard}\n"

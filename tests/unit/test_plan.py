@@ -1,5 +1,6 @@
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -241,6 +242,12 @@ def test_secrets_are_masked_unless_asked_for(name: str, value: str) -> None:
     secret = plan(with_env((name, value)))
     assert secret.describe(reveal=False)["pods"][0]["trainers"][0]["env"][name] == MASK
     assert secret.describe(reveal=True)["pods"][0]["trainers"][0]["env"][name] == value
+
+
+def test_what_the_inventory_keeps_elsewhere_is_masked_whatever_its_name() -> None:
+    one = replace(ground(host_env=(("PLAIN", "x"), ("MODE", "y"))), secrets=frozenset({"PLAIN"}))
+    env = plan(None, one, one).describe(reveal=False)["pods"][1]["trainers"][1]["env"]
+    assert (env["PLAIN"], env["MODE"]) == (MASK, "y")
 
 
 def test_nothing_that_mnspawn_sets_is_taken_for_a_secret() -> None:

@@ -15,7 +15,7 @@ from mnspawn.cli.runs import (
     RunArgument,
     ViewWording,
     application,
-    find_run,
+    find_part,
     has_refused,
     look,
     print_errors,
@@ -61,9 +61,13 @@ def logs(
     stderr: ErrOption = False,
 ) -> int:
     """Show what a run's ranks wrote."""
-    streams = BOTH if stdout == stderr else (Stream.STDOUT,) if stdout else (Stream.STDERR,)
     start = None if since is None else parse_when(since, "--since", time.time())
-    return show_logs(settings, run, follow, lines, start, only_hosts, streams)
+    return show_logs(settings, run, follow, lines, start, only_hosts, streams_of(stdout, stderr))
+
+
+def streams_of(stdout: bool, stderr: bool) -> tuple[Stream, ...]:
+    """What --stdout and --stderr ask for."""
+    return BOTH if stdout == stderr else (Stream.STDOUT,) if stdout else (Stream.STDERR,)
 
 
 def show_logs(
@@ -76,8 +80,8 @@ def show_logs(
     streams: tuple[Stream, ...],
 ) -> int:
     """Show what a run's ranks wrote; gives the exit status."""
-    known = find_run(run, settings)
-    ranks = ranks_of(known, settings.ranks, only_hosts)
+    known, chosen = find_part(run, settings)
+    ranks = ranks_of(known, settings.ranks, only_hosts, chosen)
     options = ViewOptions(
         streams=streams,
         ranks=ranks,
@@ -124,30 +128,37 @@ def copies_of(settings: Settings, known: KnownRun) -> list[Listener]:
     return [copies]
 
 
-def ranks_of(known: KnownRun, spans: tuple[range, ...] | None, only_hosts: str | None) -> tuple[int, ...] | None:
+def ranks_of(
+    known: KnownRun, spans: tuple[range, ...] | None, only_hosts: str | None, chosen: str | None = None
+) -> tuple[int, ...] | None:
     """The ranks that are wanted; None for all.
+
+    Arguments:
+        only_hosts, chosen: of the ranks on these hosts only.
 
     Raises:
         UsageError: the run has none of them.
     """
     size = sum(known.world)
-    chosen = set(range(size))
+    wanted = set(range(size))
     if spans is not None:
-        chosen = {rank for span in spans for rank in range(span.start, min(span.stop, size))}
-        if not chosen:
+        wanted = {rank for span in spans for rank in range(span.start, min(span.stop, size))}
+        if not wanted:
             raise UsageError(f"expected ranks up to {size - 1}, found none of them", place="--ranks")
-    if only_hosts is not None:
-        from mnspawn_inventory import Inventory, Origin
-        from mnspawn_inventory.select import choose
+    for option, expression in (("--hosts", chosen), ("--only-hosts", only_hosts)):
+        if expression is not None:
+            wanted &= _ranks_on(known, expression, option)
+            if not wanted:
+                raise UsageError("expected hosts with some of the wanted ranks, found none of them", place=option)
+    return tuple(sorted(wanted)) if len(wanted) < size else None
 
-        names = {host.name for host in choose(only_hosts, Inventory(known.hosts), Origin("--only-hosts"), strict=True)}
-        on_them = {
-            rank for host, ranks in zip(known.hosts, known.ranks, strict=True) if host.name in names for rank in ranks
-        }
-        chosen &= on_them
-        if not chosen:
-            raise UsageError("expected hosts with some of the wanted ranks, found none of them", place="--only-hosts")
-    return tuple(sorted(chosen)) if len(chosen) < size else None
+
+def _ranks_on(known: KnownRun, expression: str, option: str) -> set[int]:
+    from mnspawn_inventory import Inventory, Origin
+    from mnspawn_inventory.select import choose
+
+    names = {host.name for host in choose(expression, Inventory(known.hosts), Origin(option), strict=True)}
+    return {rank for host, ranks in zip(known.hosts, known.ranks, strict=True) if host.name in names for rank in ranks}
 
 
 app = application("logs", SUMMARY, logs, EPILOG)

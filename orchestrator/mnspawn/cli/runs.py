@@ -101,6 +101,23 @@ def find_run(word: str, settings: Settings, *, misses_one: bool = True) -> Known
         raise
 
 
+def find_part(word: str, settings: Settings) -> tuple[KnownRun, str | None]:
+    """The run that a word means, as `find_run` has it, and the hosts of it that are wanted; None for all.
+
+    --hosts with some of the hosts of a run that is known here chooses among them: nobody else needs to be asked.
+    """
+    from mnspawn_inventory import Inventory, InventoryError, Origin
+    from mnspawn_inventory.select import choose
+
+    expression = settings.hosts
+    if expression is not None and [name for name in LISTS if _is_argument(settings, name)] == ["hosts"]:
+        with suppress(UsageError, InventoryError):
+            known = registry().find(word)
+            if len(choose(expression, Inventory(known.hosts), Origin("--hosts"), strict=True)) < len(known.hosts):
+                return _reached_as_said(known, settings), expression
+    return find_run(word, settings), None
+
+
 def _reached_as_said(known: KnownRun, settings: Settings) -> KnownRun:
     """A run that is known here, with what the command line says about reaching its hosts in place of what held then."""
     given = {name for name in ("ssh_config", "connect_timeout", "host_key_check") if _is_argument(settings, name)}

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mnspawn.cli.logs import BOTH, LinesOption, OnlyHostsOption, SinceOption, show_logs
+from mnspawn.cli.logs import ErrOption, LinesOption, OnlyHostsOption, OutOption, SinceOption, show_logs, streams_of
 from mnspawn.cli.runs import REACH, SHOW, application, takes_settings
 from mnspawn.cli.when import parse_when
 from mnspawn.errors import UsageError
@@ -35,19 +35,28 @@ def tail(
     lines: LinesOption = LINES,
     since: SinceOption = None,
     only_hosts: OnlyHostsOption = None,
+    stdout: OutOption = False,
+    stderr: ErrOption = False,
 ) -> int:
     """Follow a run, or any files of hosts."""
     if any(":" in word for word in what):
         from mnspawn.cli.tail_files import follow_files
 
-        for option, value in (("--since", since), ("--only-hosts", only_hosts), ("--ranks", settings.ranks)):
+        runs_only = {
+            "--since": since,
+            "--only-hosts": only_hosts,
+            "--ranks": settings.ranks,
+            "--stdout": stdout or None,
+            "--stderr": stderr or None,
+        }
+        for option, value in runs_only.items():
             if value is not None and (option != "--ranks" or settings.origin("ranks").layer == "argument"):
                 raise UsageError("expected a run with it, found files", place=option)
         return follow_files(settings, what, lines)
     if len(what) > 1:
         raise UsageError(f"expected one run, found {len(what)} words", place="RUN", hint="files are HOSTS:PATTERN")
     start = None if since is None else parse_when(since, "--since", time.time())
-    return show_logs(settings, what[0], True, lines, start, only_hosts, BOTH)
+    return show_logs(settings, what[0], True, lines, start, only_hosts, streams_of(stdout, stderr))
 
 
 app = application("tail", SUMMARY, tail, EPILOG)

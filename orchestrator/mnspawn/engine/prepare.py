@@ -236,6 +236,7 @@ class Preparation:
                 view.facts.get("env", {}),
                 environment_of(host),
                 host.prelude,
+                frozenset(name for name, _ in host.secrets),
             )
             for a, view, host in zip(answers, self.views, self._hosts, strict=True)
         ]

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mnspawn.errors import UsageError
-from mnspawn.events import Event, RunFinished, RunStarting, Stream, TrainerOutput
+from mnspawn.events import Event, RunFinished, RunStarting, Stream, TrainerOutput, TrainerStarted
 from mnspawn.logs.journal import EventsSink
 from mnspawn.logs.writer import ThreadedWriter, wait_written
 
@@ -146,7 +146,9 @@ class LocalCopies:
             self._early.append(event)
             return
         self._events.on_event(event)
-        if isinstance(event, RunFinished) and self._own is not None:
+        if isinstance(event, TrainerStarted):
+            self._make_files(event.rank)
+        elif isinstance(event, RunFinished) and self._own is not None:
             with suppress(FileNotFoundError):  # there is none from an earlier look at the run
                 os.unlink(self._own / REPORT_FILE)
             content = json.dumps(event.report, indent=2, default=str) + "\n"
@@ -159,14 +161,25 @@ class LocalCopies:
         if self._events is not None:
             await self._events.aclose()
 
+    def _name(self, rank: int, stream: Stream) -> str:
+        return f"rank-{rank:0{self._width}d}.{SUFFIXES[stream]}"
+
+    def _make_files(self, rank: int) -> None:
+        """A rank that says nothing has files, too: empty ones."""
+        assert self._own is not None
+        try:
+            for stream in SUFFIXES:
+                os.close(os.open(self._own / self._name(rank, stream), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        except OSError as exc:
+            self._fail(exc)
+
     def _keep_output(self, event: TrainerOutput) -> None:
         if self._own is None or event.stream not in SUFFIXES:
             return
         key = (event.rank, event.stream)
         number, expected = self._streams.get(key, (-1, -1))
         if event.offset != expected:  # the first bytes, or those behind lost ones: these are a hole in the file
-            name = f"rank-{event.rank:0{self._width}d}.{SUFFIXES[event.stream]}"
-            number = self._writer.place(self._own / name, event.offset)
+            number = self._writer.place(self._own / self._name(event.rank, event.stream), event.offset)
         self._streams[key] = number, event.offset + len(event.chunk)
         self._writer.put(number, event.chunk)
 

@@ -23,6 +23,9 @@ finally:
 
 # what cryptography will drop some day is nothing that a user of ssh_config's KexAlgorithms could do anything about
 warnings.filterwarnings("ignore", category=UserWarning, module=r"asyncssh\.")
-logging.getLogger("asyncssh").addHandler(logging.NullHandler())  # what it has to say comes as exceptions too
+_log = logging.getLogger("asyncssh")
+_log.addHandler(logging.NullHandler())  # what it has to say comes as exceptions too
+if _log.level == logging.NOTSET:  # a caller that logs at INFO is not told of every channel
+    _log.setLevel(logging.WARNING)
 
 __all__ = ["asyncssh", "encryption", "kex", "mac", "public_key"]

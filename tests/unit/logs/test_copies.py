@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mnspawn.errors import UsageError
-from mnspawn.events import Event, Notice, RunFinished, RunStarting, Stream, TrainerOutput
+from mnspawn.events import Event, Notice, RunFinished, RunStarting, Stream, TrainerOutput, TrainerStarted
 from mnspawn.logs import copies
 from mnspawn.logs.copies import LocalCopies
 
@@ -38,6 +38,12 @@ def test_every_stream_has_a_file_with_its_bytes(tmp_path: Path) -> None:
     files = kept(tmp_path / "logs" / "new", [output(3, raw[:7]), output(3, raw[7:], 7), output(0, b"e\n", 0, ERR)])
     assert files.pop("events.jsonl").count(b"\n") == 2
     assert files == {"rank-0003.out": raw, "rank-0000.err": b"e\n"}
+
+
+def test_a_rank_that_says_nothing_has_empty_files(tmp_path: Path) -> None:
+    files = kept(tmp_path, [TrainerStarted(3.0, "a", 2, 0, 102), output(2, b"x", 0, ERR)])
+    assert (files["rank-0002.out"], files["rank-0002.err"]) == (b"", b"x")
+    assert len(files) == 3
 
 
 def test_file_names_sort_however_large_the_world_is(tmp_path: Path) -> None:
