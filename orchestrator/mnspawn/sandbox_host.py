@@ -1,5 +1,6 @@
 """One host of a sandbox: an SSH listener that runs commands as real processes in a home of its own. No terminals."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -10,6 +11,8 @@ from mnspawn.transport.asyncssh_library import asyncssh
 from mnspawn.transport.pipes import PipedProcess
 
 WINDOW = 2 << 20
+# seconds for a command to end when its output has; ssh closes the channel on both ends' EOF, and then hears no status
+_EOF_AFTER = 2.0
 _LOW_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -115,6 +118,7 @@ class _Session(asyncssh.SSHServerSession[bytes]):
         self._process: PipedProcess | None = None
         self._command = ""
         self._code: int | None = None
+        self._eof: asyncio.TimerHandle | None = None
 
     # -- the channel's side
     def connection_made(self, chan: "asyncssh.SSHServerChannel[bytes]") -> None:
@@ -146,6 +150,8 @@ class _Session(asyncssh.SSHServerSession[bytes]):
     def connection_lost(self, exc: Exception | None) -> None:
         """As sshd: the process is not killed, its pipes are closed."""
         self._chan = None
+        if self._eof is not None:
+            self._eof.cancel()
         if self._process is not None:
             self._process.close()
 
@@ -161,9 +167,13 @@ class _Session(asyncssh.SSHServerSession[bytes]):
     def output(self, number: int, chunk: bytes) -> None:
         if self._chan is not None and chunk:
             self._chan.write(chunk, asyncssh.EXTENDED_DATA_STDERR if number == 2 else None)
-        elif self._chan is not None and self._process is not None and not self._process.open_outputs:
-            self._chan.write_eof()
+        elif self._process is not None and not self._process.open_outputs and self._code is None:
+            self._eof = asyncio.get_running_loop().call_later(_EOF_AFTER, self._end_output)
         self._finish()
+
+    def _end_output(self) -> None:
+        if self._chan is not None:
+            self._chan.write_eof()
 
     def hold_input(self, held: bool) -> None:
         if self._chan is not None:
@@ -173,6 +183,8 @@ class _Session(asyncssh.SSHServerSession[bytes]):
         if self._process is not None:
             self._host.pids.discard(self._process.pid)
         self._code = code
+        if self._eof is not None:
+            self._eof.cancel()
         self._finish()
 
     def _finish(self) -> None:

@@ -83,6 +83,15 @@ async def test_every_transport_reaches_it() -> None:
             await shared.close()
 
 
+async def test_the_status_of_a_command_whose_output_ends_before_it_is_told() -> None:
+    async with Sandbox(1) as sandbox:
+        for name in ("asyncssh", "paramiko", "openssh"):
+            shared = transport.create(name, sandbox.options)
+            process = await run(shared, sandbox, "cat; exec >&- 2>&-; sleep 0.3; exit 7")
+            assert (await said(process), await process.wait()) == ("", 7), name
+            await shared.close()
+
+
 async def test_death_by_signal_is_told() -> None:
     async with Sandbox(1) as sandbox:
         shared = transport.create("asyncssh", sandbox.options)
