@@ -166,7 +166,7 @@ def dump(value: Any, results: Results, picklers: Tuple[str, ...] = BY_VALUE) -> 
         try:
             importlib.import_module(name).dump(value, results, protocol=pickle.HIGHEST_PROTOCOL)
             return
-        except Exception:  # as above
+        except Exception:  # code of the value's classes, which may raise anything; what the last pickler says is raised
             results.say(b"C")
             if name == picklers[-1]:
                 raise
