@@ -31,7 +31,7 @@ LISTS = ("hosts", "hostfile", "inventory")
 REACH = (*LISTS, "ssh_config", "transport", "host_key_check", "connect_timeout", "verbose")
 SHOW = ("output", "timestamps", "color", "sanitize", "log_dir")
 HELPS = {
-    "hosts": "Ask these hosts; a run is found when all its hosts are among them (logs, tail: or choose among its hosts).",
+    "hosts": "Ask these hosts; a run is found when all its hosts are among them (logs, tail: or choose of its hosts).",
     "hostfile": "Ask the hosts of this file.",
     "inventory": "Ask the hosts of this inventory, or choose of them by --hosts.",
     "connect_timeout": "For reaching a host.",
