@@ -126,11 +126,12 @@ class HostLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class HostStopped(Event):
-    """Nothing of the run is left on the host; or `leftovers` lists pids that would not die."""
+    """Nothing of the run is left on the host; or `leftovers` lists pids that would not die, for `reasons`."""
 
     host: str
     leftovers: tuple[int, ...]
     swept: int  # processes outside the trainers' groups that had to be ended
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

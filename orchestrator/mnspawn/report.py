@@ -44,7 +44,7 @@ class RankOutcome:
 
 @dataclass(frozen=True, slots=True)
 class HostOutcome:
-    """One host's end. `lost` says why it counts as lost; `leftovers` are pids that would not die;
+    """One host's end. `lost` says why it counts as lost; `leftovers` are pids that would not die, for `reasons`;
     `is_confirmed` is False where nobody could say that nothing is left; `phases` has seconds since the run began at
     which the host reached each of PHASES, as far as whoever reports has seen it."""
 
@@ -54,6 +54,7 @@ class HostOutcome:
     leftovers: tuple[int, ...] = ()
     swept: int = 0
     phases: Mapping[str, float] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ class RunReport:
                 "first_failure": _read_rank(first) if first is not None else None,
                 "ranks": tuple(_read_rank(rank) for rank in described["ranks"]),
                 "hosts": tuple(
-                    HostOutcome(**{**host, "leftovers": tuple(host["leftovers"])}) for host in described["hosts"]
+                    HostOutcome(**{**host, **{name: tuple(host.get(name) or ()) for name in ("leftovers", "reasons")}})
+                    for host in described["hosts"]
                 ),
             }
         )

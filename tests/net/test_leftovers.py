@@ -1,6 +1,7 @@
 """Nothing of a run stays on a host, whatever trainers started and whoever of ours was killed; and nothing else ends."""
 
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,38 @@ def test_a_trainer_that_somebody_else_ends_has_failed(cluster: Cluster, tmp_path
     assert "rank 3 failed: signal 15 (SIGTERM)" in done.stderr, done
     assert "stopped because of it: ranks 0-2" in done.stderr, done
     cluster.wait_idle(0.5)
+
+
+BECOME = "/usr/local/bin/become"  # a Python with the set-user-ID bit: what sudo is for one who may
+ROOTED = f"""
+import os, signal, sys, time
+if os.environ["RANK"] == "1":
+    code = "import os, signal, time; os.setresuid(0, 0, 0); signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    os.execv("{BECOME}", ["become", "-S", "-c", code + " os.write(1, b'up\\\\n'); time.sleep(300)"])
+print("up", flush=True)
+sys.stdin.read()
+while not os.path.exists("/tmp/fail"):
+    time.sleep(0.02)
+sys.exit(7)
+"""
+
+
+def test_a_rank_that_has_become_root_is_given_up_and_named(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """Nobody of ours may signal it: the run ends all the same, with the status of the rank that failed."""
+    cluster = make_cluster(1)
+    host = cluster["h1"]
+    host.add_user("ann")
+    host.run("sh", "-c", f"cp /usr/bin/python3 {BECOME} && chmod 4755 {BECOME}").check()
+    command = ["--hosts", "ann@h1", "--nproc-per-node", "2", "--grace", "0.2", put(tmp_path, ROOTED)]
+    with started(cluster, *command, ranks=2) as running:
+        (rooted,) = [process for process in host.processes() if process.argv[0] == "become"]
+        host.run("touch", "/tmp/fail").check()
+        done = running.wait(20)
+    assert done.status == 7, done
+    assert "rank 0 failed: exit status 7" in done.stderr, done
+    assert f"still running: process {rooted.pid} may not be signalled (it runs as uid 0)" in done.stderr, done
+    assert [process.pid for process in host.processes()] == [rooted.pid]  # agent and guardian are gone
+    host.kill(rooted.pid)
+    cluster.wait_idle(1)

@@ -1,13 +1,12 @@
 """One pod's life on its host: first failure stops all, stop in stages, sweep, proof. Does no I/O and keeps no clock."""
 
 from enum import Enum
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Union
+from typing import Container, Dict, List, NamedTuple, Optional, Sequence, Set, Union
 
-from .trainer import SendSignal, TrainerMachine
+from .trainer import KILL_LIMIT, SendSignal, TrainerMachine, TrainerState
 
 SCAN_FIRST = 0.01  # seconds to the second look at what is left; doubled up to SCAN_MOST
 SCAN_MOST = 0.25
-KILL_LIMIT = 5.0  # a process that outlives KILL this long sits in the kernel; nobody can end it
 
 
 class PodState(Enum):
@@ -41,7 +40,7 @@ class Ended(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """Nothing is left but `leftovers`, which would not die."""
+    """Nothing is left but `leftovers`, pids that would not die."""
 
     leftovers: List[int]
     swept: int
@@ -70,7 +69,8 @@ class PodMachine:
         self._stops_on_failure = stops_on_failure
         self._actions: List[Action] = []
         self._kill_at: Optional[float] = None
-        self._give_up_at: Optional[float] = None
+        self._killed_at: Optional[float] = None  # when the first KILL of all was sent
+        self._give_up_at: Optional[float] = None  # on what the sweep has killed
         self._scan_at: Optional[float] = None
         self._scan_delay = SCAN_FIRST
         self._swept: Set[int] = set()
@@ -98,7 +98,8 @@ class PodMachine:
 
     def exited(self, rank: int, code: int) -> None:
         self.trainers[rank].exited(code)
-        self._actions.append(Ended(rank))
+        if self.state is not P.DONE:  # else it was given up, and that is told
+            self._actions.append(Ended(rank))
 
     def settle(self, now: float) -> None:
         """Decide what follows from the deaths told since the last call.
@@ -126,19 +127,33 @@ class PodMachine:
             self._scan_at = now
             return
         for trainer in self.trainers.values():
-            self._actions.extend(trainer.stop(now, grace))
+            self._signal(trainer.stop(now, grace), now)
         self._kill_at = now + grace if self._kill_at is None else min(self._kill_at, now + grace)
         self._look_for_end(now)
 
-    def swept(self, left: Sequence[int], now: float) -> None:
-        """The outcome of a Sweep: pids that were seen alive."""
+    def _signal(self, signals: Sequence[SendSignal], now: float) -> None:
+        self._actions.extend(signals)
+        if self._killed_at is None and any(one.signal == "SIGKILL" for one in signals):
+            self._killed_at = now
+
+    def swept(self, left: Sequence[int], now: float, refused: Container[int] = ()) -> None:
+        """The outcome of a Sweep.
+
+        Args:
+            left: pids that were seen alive.
+            refused: those of them that may not be signalled. They have no more time than the trainers had.
+        """
         if self.state is not P.SWEEPING:
             return
-        self._swept.update(left)
+        given_up = {t.pid for t in self.trainers.values() if t.state is TrainerState.GIVEN_UP}
+        self._swept.update(pid for pid in left if pid not in given_up)
+        limit = self._give_up_at
+        if limit is not None and self._killed_at is not None and all(p in refused or p in given_up for p in left):
+            limit = self._killed_at + KILL_LIMIT
         if not left:
             self._move("clean")
             self._finish([])
-        elif self._give_up_at is not None and now >= self._give_up_at:
+        elif limit is not None and now >= limit:
             self._move("gave_up")
             self._finish(list(left))
         else:
@@ -153,7 +168,14 @@ class PodMachine:
         if self.state in (P.RUNNING, P.STOPPING) and all(t.has_ended for t in self.trainers.values()):
             self._move("all_ended")
             self._kill_at = now + self._grace if self._kill_at is None else max(now, self._kill_at)
+            if self._kill_at <= now:
+                self._note_kill(now)
             self._actions.append(Sweep("SIGTERM" if self._kill_at > now else "SIGKILL"))
+
+    def _note_kill(self, now: float) -> None:
+        """The sweep kills."""
+        self._killed_at = now if self._killed_at is None else self._killed_at
+        self._give_up_at = now + KILL_LIMIT if self._give_up_at is None else self._give_up_at
 
     # -- time ------------------------------------------------------------------------------------------------------
     @property
@@ -166,12 +188,12 @@ class PodMachine:
 
     def on_time(self, now: float) -> None:
         for trainer in self.trainers.values():
-            self._actions.extend(trainer.on_time(now))
+            self._signal(trainer.on_time(now), now)
+        self._look_for_end(now)
         if self.state is P.SWEEPING and self._scan_at is not None and now >= self._scan_at:
             self._scan_at = None
             if self._kill_at is not None and now >= self._kill_at:
-                if self._give_up_at is None:
-                    self._give_up_at = now + KILL_LIMIT
+                self._note_kill(now)
                 self._actions.append(Sweep("SIGKILL"))
             else:
                 self._actions.append(Sweep(""))

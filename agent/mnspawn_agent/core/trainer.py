@@ -9,6 +9,7 @@ class TrainerState(Enum):
     RUNNING = "running"
     STOPPING = "stopping"
     EXITED = "exited"
+    GIVEN_UP = "given up"  # it outlived KILL: nobody waits for it any more
     NOT_STARTED = "not started"
 
 
@@ -16,12 +17,14 @@ S = TrainerState
 MOVES: Dict[TrainerState, Dict[str, TrainerState]] = {
     S.PENDING: {"spawned": S.RUNNING, "spawn_failed": S.NOT_STARTED, "stop": S.NOT_STARTED},
     S.RUNNING: {"exited": S.EXITED, "stop": S.STOPPING},
-    S.STOPPING: {"exited": S.EXITED, "stop": S.STOPPING},
+    S.STOPPING: {"exited": S.EXITED, "stop": S.STOPPING, "outlived_kill": S.GIVEN_UP},
+    S.GIVEN_UP: {"exited": S.EXITED, "stop": S.GIVEN_UP},
     S.EXITED: {"stop": S.EXITED},
     S.NOT_STARTED: {"stop": S.NOT_STARTED},
 }
 
-ENDED = frozenset((S.EXITED, S.NOT_STARTED))
+ENDED = frozenset((S.EXITED, S.NOT_STARTED, S.GIVEN_UP))
+KILL_LIMIT = 5.0  # who outlives KILL this long may not be signalled or sits in the kernel; nobody here can end it
 
 
 class SendSignal(NamedTuple):
@@ -32,7 +35,7 @@ class SendSignal(NamedTuple):
 
 
 class TrainerMachine:
-    """PENDING -> RUNNING -> (STOPPING ->) EXITED, or NOT_STARTED. Every state answers `stop`."""
+    """PENDING -> RUNNING -> (STOPPING ->) EXITED, or GIVEN_UP, or NOT_STARTED. Every state answers `stop`."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -76,27 +79,29 @@ class TrainerMachine:
             self.was_stopped = self.was_stopped or before is S.PENDING
             return []
         if before is S.STOPPING:
-            if self.deadline is None:
-                return []
-            if now + grace < self.deadline:
+            if not self.was_killed and self.deadline is not None and now + grace < self.deadline:
                 if grace <= 0:
-                    return self._kill()  # asked for: nobody knows what TERM alone would have done
+                    return self._kill(now)  # asked for: nobody knows what TERM alone would have done
                 self.deadline = now + grace
             return self.on_time(now)
         self.was_stopped = True
         self.deadline = now + grace
         if grace <= 0:
-            return self._kill()
+            return self._kill(now)
         # a stopped (SIGSTOP) process gets its TERM only when it continues
         return [SendSignal(self.pid, "SIGTERM"), SendSignal(self.pid, "SIGCONT")]
 
     def on_time(self, now: float) -> List[SendSignal]:
         if self.deadline is None or now < self.deadline:
             return []
+        if self.was_killed:
+            self._move("outlived_kill")
+            self.deadline = None
+            return []
         self.outlived_term = True
-        return self._kill()
+        return self._kill(now)
 
-    def _kill(self) -> List[SendSignal]:
-        self.deadline = None
+    def _kill(self, now: float) -> List[SendSignal]:
+        self.deadline = now + KILL_LIMIT
         self.was_killed = True
         return [SendSignal(self.pid, "SIGKILL")]

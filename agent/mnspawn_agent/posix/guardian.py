@@ -81,7 +81,7 @@ def end_all(run: str, node_rank: int) -> List[int]:
     """Kill what is left of a pod; gives the pids that would not die."""
     deadline = time.monotonic() + KILL_LIMIT
     while True:
-        left = reaper.kill_all(run, node_rank, set())
+        left, _ = reaper.kill_all(run, node_rank, set())
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.02)

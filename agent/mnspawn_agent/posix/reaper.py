@@ -4,6 +4,7 @@ The mark is the run's id and the pod's node_rank in a process's environment, sin
 machine. A process is signalled only when it is ours by one of the two signs at that moment.
 """
 
+import errno
 import os
 import signal
 import time
@@ -53,15 +54,51 @@ def find(run: str, node_rank: int, spare: Set[int]) -> List[int]:
     return sorted(found - spare - {os.getpid()})
 
 
-def send(pids: List[int], name: str) -> None:
-    """Send a signal to each; a stopped process is continued so that it can act on it."""
+def send(pids: List[int], name: str) -> Set[int]:
+    """Send a signal to each; a stopped process is continued so that it can act on it.
+
+    Returns:
+        Those that we may not signal: they have become another user's (a program with the set-user-ID bit, sudo).
+    """
     number = getattr(signal, name)
+    refused: Set[int] = set()
     for pid in pids:
         for each in (number, signal.SIGCONT) if number != signal.SIGKILL else (number,):
             try:
                 os.kill(pid, each)
-            except OSError:
-                break  # it ended meanwhile
+            except OSError as error:
+                if error.errno == errno.EPERM:
+                    refused.add(pid)
+                break  # else it ended meanwhile
+    return refused
+
+
+def why_alive(pids: List[int]) -> List[Tuple[int, str]]:
+    """(pid, what keeps it alive) of processes that outlived KILL; without those that have ended meanwhile."""
+    found = []
+    for pid in pids:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            continue
+        except PermissionError:
+            uid = _status_of(pid).get("Uid", "").split()
+            found.append((pid, "may not be signalled (it runs as uid %s)" % uid[0] if uid else "may not be signalled"))
+            continue
+        state = _status_of(pid).get("State", "")[:1]
+        if state not in ("Z", "X", ""):
+            found.append((pid, "hangs in the kernel (state D)" if state == "D" else "outlived KILL (state %s)" % state))
+    return found
+
+
+def _status_of(pid: int) -> Dict[str, str]:
+    """The lines of /proc/PID/status; none when it has ended or hides."""
+    try:
+        with open("/proc/%d/status" % pid, errors="replace") as status:
+            pairs = [line.partition(":") for line in status]
+    except OSError:
+        return {}
+    return {name: text.strip() for name, _, text in pairs}
 
 
 def find_all(run: str, node_rank: int, spare: Set[int]) -> List[int]:
@@ -91,24 +128,29 @@ def living_children() -> List[int]:
     return []
 
 
-def kill_all(run: str, node_rank: int, spare: Set[int]) -> List[int]:
-    """Kill what `find_all` finds, and what that has become meanwhile; gives the pids that were found."""
+def kill_all(run: str, node_rank: int, spare: Set[int]) -> Tuple[List[int], Set[int]]:
+    """Kill what `find_all` finds, and what that has become meanwhile.
+
+    Returns:
+        The pids that were found, and those of all that we may not signal.
+    """
     found = find_all(run, node_rank, spare)
-    send(found, "SIGKILL")
+    refused = send(found, "SIGKILL")
     deadline = time.monotonic() + CHASE
-    left = set(living_children()) - spare
+    left = set(living_children()) - spare - refused
     while left and time.monotonic() < deadline:
-        send(sorted(left), "SIGKILL")
-        left = set(living_children()) - spare
-    return found
+        refused |= send(sorted(left), "SIGKILL")
+        left = set(living_children()) - spare - refused
+    return found, refused
 
 
-def send_to_group(pgid: int, name: str) -> None:
-    """Send a signal to a trainer's group."""
+def send_to_group(pgid: int, name: str) -> bool:
+    """Send a signal to a trainer's group; False when we may signal nobody in it."""
     try:
         os.killpg(pgid, getattr(signal, name))
-    except OSError:
-        pass  # the group is empty: its last member ended meanwhile
+    except OSError as error:
+        return error.errno != errno.EPERM  # else the group is empty: its last member ended meanwhile
+    return True
 
 
 def reap() -> List[Tuple[int, int]]:

@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from ..core.pod import Ended, Finished, PodMachine, PodState, Sweep
 from ..core.trainer import SendSignal, TrainerState
@@ -254,8 +254,10 @@ class Supervisor:
             self._notice("signal %s is not passed on" % name)
             return
         for rank, trainer in self.pod.trainers.items():
-            if trainer.pid and not trainer.has_ended and (ranks is None or rank in ranks):
-                reaper.send_to_group(trainer.pid, name)
+            is_meant = trainer.pid and not trainer.has_ended and (ranks is None or rank in ranks)
+            if is_meant and not reaper.send_to_group(trainer.pid, name):
+                for pid, reason in reaper.why_alive([trainer.pid]):
+                    self._notice("rank %d (pid %d) %s" % (rank, pid, reason))
 
     def on_time(self, now: float) -> None:
         self.pod.on_time(now)
@@ -278,13 +280,14 @@ class Supervisor:
 
     def _sweep(self, signal_name: str) -> None:
         reaper.reap()
+        refused: Set[int] = set()
         if signal_name == "SIGKILL":
-            left = reaper.kill_all(self.run, self.node_rank, {self._guardian})
+            left, refused = reaper.kill_all(self.run, self.node_rank, {self._guardian})
         else:
             left = reaper.find_all(self.run, self.node_rank, {self._guardian})
             if signal_name:
                 reaper.send(left, signal_name)
-        self.pod.swept(left, self._now())
+        self.pod.swept(left, self._now(), refused)
 
     # -- what the controller is told -------------------------------------------------------------------------------
     def _tell_exit(self, rank: int) -> None:
@@ -326,10 +329,11 @@ class Supervisor:
     def _tell_done(self, finished: Finished) -> None:
         self._leave_output(None)
         self.spools.mark_all()
-        self._write_status("done", leftovers=finished.leftovers)
+        leftovers = reaper.why_alive(finished.leftovers)
+        self._write_status("done", leftovers=leftovers)
         self.say(
             messages.DONE,
-            leftovers=finished.leftovers,
+            leftovers=[list(leftover) for leftover in leftovers],
             swept=finished.swept,
             sizes=self.spools.sizes(),
             at=self._now(),

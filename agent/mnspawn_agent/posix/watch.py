@@ -255,7 +255,8 @@ class Watcher:
         if not self._has_ended:
             self._has_ended = True
             left = reaper.find(str(self._plan["run"]), int(self._plan["node_rank"]), set())
-            self._channel.send(messages.make(messages.GONE, reason="its agent died", leftovers=left))
+            leftovers = [[pid, ""] for pid in left]
+            self._channel.send(messages.make(messages.GONE, reason="its agent died", leftovers=leftovers))
 
     def _look_for_end(self) -> None:
         if self._has_caught_up or self._spools.has_more or self._wanted is None:

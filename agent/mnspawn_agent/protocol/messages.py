@@ -15,7 +15,7 @@ REFUSED = "refused"  # the plan can't be run on this host
 STARTED = "started"  # a trainer runs
 NOT_STARTED = "not_started"  # a trainer could not be started
 EXITED = "exited"  # a trainer ended; its streams have these sizes
-DONE = "done"  # nothing of the pod is left, or these pids would not go
+DONE = "done"  # nothing of the pod is left, or these processes would not go
 LEFT = "left"  # bytes of a stream that stay in their file, as SKIP asked
 LOST_OUTPUT = "lost_output"  # bytes of a stream that nobody can have any more
 STOPPING = "stopping"  # somebody on the host asked for the end: `mnspawn stop`, or a signal to the agent
@@ -151,6 +151,7 @@ def _is_trainer(value: Any) -> bool:
     )
 
 
+_leftovers = _list_of(_pair_of(_is_count, _is_str))  # pid, what keeps it alive
 _sizes = _list_of(_pair_of(_is_count, _is_count))
 
 SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
@@ -183,7 +184,7 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
         "tail": _list_of(_is_str),
     },
     DONE: {
-        "leftovers": _list_of(_is_count),
+        "leftovers": _leftovers,
         "swept": _is_count,
         "sizes": _list_of(_pair_of(_is_count, _is_count, _is_count)),
         "at": _is_moment,
@@ -193,7 +194,7 @@ SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
     LET_GO: {},
     FROM: {"rank": _is_count, "stream": _is_count, "offset": _is_count},
     CAUGHT_UP: {},
-    GONE: {"reason": _is_str, "leftovers": _list_of(_is_count)},
+    GONE: {"reason": _is_str, "leftovers": _leftovers},
     LEFT: {"rank": _is_count, "stream": _is_count, "offset": _is_count, "count": _is_count},
     FILE: {"number": _is_count, "path": _is_str, "inode": _is_count, "at": _is_count, "offset": _is_count},
     NOTICE: {"text": _is_str},

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from mnspawn.api import KnownRun
-from mnspawn.cli.words import cause, counted, duration, ranks_of, summary, visible
+from mnspawn.cli.words import cause, counted, duration, ranks_of, summary, undead, visible
 from mnspawn.report import PHASES, HostOutcome, RankOutcome, RunReport
 
 
@@ -143,7 +143,7 @@ def _end_of_host(host: HostOutcome) -> str:
             f"{counted(host.swept, 'process')} outside the ranks' groups ended".replace("processs", "processes")
         )
     if host.leftovers:
-        words.append(f"left running: {' '.join(str(pid) for pid in host.leftovers)}")
+        words.append(undead(host.leftovers, host.reasons))
     return ", ".join(words) or ("nothing left" if host.is_confirmed else "not confirmed")
 
 

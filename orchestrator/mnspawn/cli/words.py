@@ -6,6 +6,7 @@ Whatever may come from a host passes through `visible`, so that no host can stee
 import re
 import signal
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 from mnspawn.cli.folding import Told, fold
 from mnspawn.errors import ExitStatus, HostsUnusable, MnspawnError, PlanRefused
@@ -175,8 +176,8 @@ class EventWording:
                 return f"{host}: link is back after {duration(seconds)}"
             case HostLost(host=host, reason=reason):
                 return f"{host}: lost: {reason}"
-            case HostStopped(host=host, leftovers=leftovers) if leftovers:
-                return f"{host}: {_undead(leftovers)}"
+            case HostStopped(host=host, leftovers=leftovers, reasons=reasons) if leftovers:
+                return f"{host}: {undead(leftovers, reasons)}"
             case OutputLost(host=host, rank=rank, stream=stream, offset=offset, count=count):
                 where = f"{stream.name.lower()} from offset {offset}"
                 return f"{host}: rank {rank}: {count} bytes of {where} are lost"
@@ -232,8 +233,10 @@ def summary(report: RunReport) -> list[str]:
         lines += _consequences(report)
     for host in report.hosts:
         if host.leftovers:
-            lines += told(f"{host.host}: {_undead(host.leftovers)}")
-    unconfirmed = [host.host for host in report.hosts if not host.is_confirmed]
+            lines += told(
+                f"{host.host}: {undead(host.leftovers, host.reasons)}", "end them there before you start again"
+            )
+    unconfirmed = [host.host for host in report.hosts if not host.is_confirmed and not host.leftovers]
     if unconfirmed:
         lines += told(
             f"not confirmed stopped: {fold_hosts(unconfirmed)}",
@@ -292,5 +295,7 @@ def _tail_line(line: str) -> str:
     return visible(shown)
 
 
-def _undead(pids: Sequence[int]) -> str:
-    return f"processes that would not die: {' '.join(str(pid) for pid in pids)}"
+def undead(pids: Sequence[int], reasons: Sequence[str]) -> str:
+    """still running: process 17 may not be signalled (it runs as uid 0), 18 hangs in the kernel (state D)."""
+    told = (f"{pid} {reason}".strip() for pid, reason in zip_longest(pids, reasons[: len(pids)], fillvalue=""))
+    return f"still running: {'process' if len(pids) == 1 else 'processes'} {', '.join(told)}"

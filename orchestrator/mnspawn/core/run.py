@@ -81,6 +81,7 @@ class _Host:
     lost_at: float | None = None
     is_confirmed: bool = False
     leftovers: tuple[int, ...] = ()
+    reasons: tuple[str, ...] = ()
     swept: int = 0
     phases: dict[str, float] = field(default_factory=dict)  # when they were reached
 
@@ -228,10 +229,10 @@ class RunMachine:
             self._stop(now, self._grace, f"rank {end.rank} on {name} failed")
 
     # -- hosts -----------------------------------------------------------------------------------------------------
-    def done(self, host: int, leftovers: Sequence[int], swept: int) -> None:
+    def done(self, host: int, leftovers: Sequence[int], swept: int, reasons: Sequence[str] = ()) -> None:
         entry = self._hosts[host]
         entry.is_done = True
-        entry.leftovers, entry.swept = tuple(leftovers), swept
+        entry.leftovers, entry.reasons, entry.swept = tuple(leftovers), tuple(reasons), swept
         entry.is_confirmed = not leftovers
 
     def settled(self, host: int, now: float) -> None:
@@ -338,6 +339,7 @@ class RunMachine:
                 h.leftovers,
                 h.swept,
                 {name: round(at - self._began, 3) for name, at in h.phases.items()},
+                h.reasons,
             )
             for h in self._hosts
         )

@@ -98,11 +98,12 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Nothing of the pod is left on the host but `leftovers`."""
+    """Nothing of the pod is left on the host but `leftovers`, each alive for one of `reasons`."""
 
     leftovers: tuple[int, ...]
     swept: int
     at: float = field(default=0.0, compare=False)  # on our clock
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

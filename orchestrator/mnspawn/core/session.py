@@ -237,7 +237,8 @@ class HostSession:
                 self._skip(rank, stream, offset + count)
             case {"type": messages.DONE, "leftovers": leftovers, "swept": swept, "sizes": sizes, "at": at}:
                 self._final = {(rank, stream): size for rank, stream, size in sizes}
-                self._events.append(Done(tuple(leftovers), swept, self.to_local(at, now)))
+                pids, reasons = tuple(pid for pid, _ in leftovers), tuple(reason for _, reason in leftovers)
+                self._events.append(Done(pids, swept, self.to_local(at, now), reasons))
                 self._look_for_end()
             case {"type": messages.FROM, "rank": rank, "stream": stream, "offset": offset}:
                 if (rank, stream) in self._next:
@@ -251,7 +252,7 @@ class HostSession:
             case {"type": messages.CAUGHT_UP}:
                 self._events.append(CaughtUp())
             case {"type": messages.GONE, "reason": reason, "leftovers": leftovers}:
-                self._events.append(AgentGone(reason, tuple(leftovers)))
+                self._events.append(AgentGone(reason, tuple(pid for pid, _ in leftovers)))
             case {"type": messages.FILE}:
                 fields = (message[name] for name in ("number", "path", "inode", "at", "offset"))
                 self._events.append(FileOpened(*fields))

@@ -69,8 +69,8 @@ class Audience:
                 )
             case said.Gap(rank, stream, offset, count):
                 self.tell(seen.OutputLost(now, host, rank, seen.Stream(stream), offset, count))
-            case said.Done(leftovers, swept):
-                self.tell(seen.HostStopped(now, host, leftovers, swept))
+            case said.Done(leftovers, swept, _, reasons):
+                self.tell(seen.HostStopped(now, host, leftovers, swept, reasons))
             case said.Remark(text):
                 self.notice(text, host)
             case _:

@@ -282,9 +282,9 @@ class Drive:
                 machine.not_started(rank, at, error, now)
             case said.Exited():
                 machine.exited(event, now)
-            case said.Done(leftovers, swept):
+            case said.Done(leftovers, swept, _, reasons):
                 machine.phase(link.index, "ended", now)
-                machine.done(link.index, leftovers, swept)
+                machine.done(link.index, leftovers, swept, reasons)
             case said.Complete():
                 link.is_settled = True
                 link.send(messages.FINISH, keep=self._request.keeps_folder)

@@ -283,10 +283,10 @@ class View:
                 machine.exited(event, now)
             case said.StopAsked(reason, grace, is_orphaned):
                 machine.stop_asked(now, grace, f"{reason} on {glance.name}", is_orphaned)
-            case said.Done(leftovers, swept, at):
+            case said.Done(leftovers, swept, at, reasons):
                 machine.phase(glance.index, "ended", at)
                 glance.has_ended = True
-                machine.done(glance.index, leftovers, swept)
+                machine.done(glance.index, leftovers, swept, reasons)
             case said.AgentGone(reason, leftovers):
                 glance.has_ended = True
                 if glance.is_new(event):

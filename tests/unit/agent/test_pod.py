@@ -3,7 +3,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mnspawn_agent.core.pod import (
-    KILL_LIMIT,
     MOVES,
     SCAN_FIRST,
     SCAN_MOST,
@@ -13,7 +12,7 @@ from mnspawn_agent.core.pod import (
     PodState,
     Sweep,
 )
-from mnspawn_agent.core.trainer import SendSignal
+from mnspawn_agent.core.trainer import KILL_LIMIT, SendSignal
 from tests.unit.agent.tables import reachable, terminal
 
 GRACE = 10.0
@@ -131,7 +130,7 @@ def test_those_that_outlive_the_grace_are_killed() -> None:
     assert pod.actions() == []
     pod.on_time(10.0)
     assert pod.actions() == kill(2)
-    assert pod.deadline is None
+    assert pod.deadline == 10.0 + KILL_LIMIT
     pod.exited(2, -9)
     pod.settle(10.1)
     assert pod.actions() == [Ended(2), Sweep("SIGKILL")]
@@ -257,6 +256,46 @@ def test_what_outlives_kill_is_given_up_and_named() -> None:
     assert pod.actions()[-1] == Finished([8], swept=2)
     assert 5.0 + KILL_LIMIT <= now < 5.0 + KILL_LIMIT + 2 * SCAN_MOST
     assert pod.deadline is None
+
+
+def given_up() -> PodMachine:
+    """Of a pod that was to be killed at second 0, one trainer of two still lives when its time is over."""
+    pod = running(0, 1)
+    pod.stop(0.0, 0.0)
+    pod.exited(0, -9)
+    pod.settle(0.1)
+    assert pod.actions() == [*kill(0, 1), Ended(0)]
+    assert pod.deadline == KILL_LIMIT
+    pod.on_time(KILL_LIMIT)
+    assert pod.actions() == [Sweep("SIGKILL")]
+    return pod
+
+
+@pytest.mark.parametrize("refused", [set(), {101}], ids=["in the kernel", "another user's"])
+def test_a_trainer_that_outlives_kill_is_given_up_and_named_at_once(refused: set[int]) -> None:
+    pod = given_up()
+    pod.swept([101], KILL_LIMIT, refused)
+    assert (pod.actions(), pod.state, pod.deadline) == ([Finished([101], 0)], PodState.DONE, None)
+
+
+def test_others_that_the_sweep_finds_then_have_their_own_time() -> None:
+    pod = given_up()
+    pod.swept([101, 7], KILL_LIMIT, {101})
+    assert (pod.actions(), pod.state) == ([], PodState.SWEEPING)
+    pod.on_time(KILL_LIMIT + 0.1)
+    pod.swept([101, 8], KILL_LIMIT + 0.1, {101, 8})  # nor may 8 be signalled, whose time was over with the trainers'
+    assert pod.actions() == [Sweep("SIGKILL"), Finished([101, 8], 2)]
+
+
+def test_who_was_given_up_and_ends_after_all_is_told_while_there_is_somebody_to_tell() -> None:
+    pod = given_up()
+    pod.exited(1, -9)
+    assert pod.actions() == [Ended(1)]
+    pod = given_up()
+    pod.swept([101], KILL_LIMIT)
+    pod.actions()
+    pod.exited(1, -9)
+    assert pod.actions() == []
 
 
 def test_the_outcome_of_a_sweep_that_nobody_waits_for_is_no_news() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from mnspawn_agent.core.trainer import ENDED, MOVES, SendSignal, TrainerMachine, TrainerState
+from mnspawn_agent.core.trainer import ENDED, KILL_LIMIT, MOVES, SendSignal, TrainerMachine, TrainerState
 from tests.unit.agent.tables import reachable, terminal
 
 
@@ -23,8 +23,9 @@ def test_every_state_can_be_reached() -> None:
     assert reachable(MOVES, TrainerState.PENDING) == set(TrainerState)
 
 
-def test_only_ended_states_have_no_way_out() -> None:
-    assert terminal(MOVES) == ENDED == {TrainerState.EXITED, TrainerState.NOT_STARTED}
+def test_only_ended_states_have_no_way_out_but_who_was_given_up_may_still_end() -> None:
+    assert terminal(MOVES) == {TrainerState.EXITED, TrainerState.NOT_STARTED}
+    assert ENDED - terminal(MOVES) == {TrainerState.GIVEN_UP}
 
 
 def test_stop_escalates_to_sigkill_only_after_the_grace_period() -> None:
@@ -68,6 +69,19 @@ def test_kill_is_sent_once() -> None:
     trainer.stop(now=100.0, grace=0.0)
     assert trainer.stop(now=100.1, grace=0.0) == []
     assert trainer.on_time(now=200.0) == []
+
+
+def test_one_that_outlives_kill_is_given_up_in_time() -> None:
+    trainer = running()
+    trainer.stop(now=100.0, grace=10.0)
+    trainer.on_time(now=110.0)
+    assert (trainer.deadline, trainer.has_ended) == (110.0 + KILL_LIMIT, False)
+    trainer.stop(now=111.0, grace=0.0)  # asking again takes nothing and gives nothing
+    assert trainer.on_time(now=110.0 + KILL_LIMIT) == []
+    assert (trainer.state, trainer.has_ended, trainer.code) == (TrainerState.GIVEN_UP, True, None)
+    assert trainer.stop(now=120.0, grace=0.0) == []
+    trainer.exited(-9)  # after all
+    assert (trainer.state, trainer.code) == (TrainerState.EXITED, -9)
 
 
 def test_one_that_ends_in_its_grace_is_not_killed() -> None:

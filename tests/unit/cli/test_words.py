@@ -124,7 +124,17 @@ def test_lost_hosts_are_grouped_and_nothing_claims_that_they_were_stopped() -> N
 
 def test_leftovers_are_told_even_after_a_good_end() -> None:
     lines = summary(report(rank(0), hosts=(HostOutcome("gpu-01", None, True, leftovers=(17, 18)),)))
-    assert lines == ["mnspawn: gpu-01: processes that would not die: 17 18"]
+    assert lines == [
+        "mnspawn: gpu-01: still running: processes 17, 18",
+        "  hint: end them there before you start again",
+    ]
+
+
+def test_why_a_process_is_left_is_told_instead_of_that_nobody_knows() -> None:
+    left = HostOutcome("gpu-01", None, False, (17, 18), reasons=("may not be signalled (it runs as uid 0)", ""))
+    lines = summary(report(rank(0, code=7), status=7, hosts=(left,)))
+    assert lines[-2] == "mnspawn: gpu-01: still running: processes 17 may not be signalled (it runs as uid 0), 18"
+    assert not [line for line in lines if "not confirmed" in line]
 
 
 def test_a_rank_that_could_not_be_started() -> None:
@@ -243,7 +253,7 @@ def test_what_a_user_must_know_is_told_without_being_asked() -> None:
     assert words.line(HostLinkLost(0.0, "a", "no\nnews")) == "mnspawn: a: link lost: no\\nnews; trying to get it back"
     lost = OutputLost(0.0, "a", 3, Stream.STDERR, 100, 4096)
     assert words.line(lost) == "mnspawn: a: rank 3: 4096 bytes of stderr from offset 100 are lost"
-    assert words.line(HostStopped(0.0, "a", (7,), 0)) == "mnspawn: a: processes that would not die: 7"
+    assert words.line(HostStopped(0.0, "a", (7,), 0)) == "mnspawn: a: still running: process 7"
     assert words.line(connected("a")) is None
 
 

@@ -176,6 +176,22 @@ def test_a_run_ends_well_when_every_rank_does_and_every_host_has_said_all() -> N
     ]  # fmt: skip
 
 
+def test_a_rank_that_would_not_die_does_not_replace_the_status_of_the_one_that_failed() -> None:
+    run = running()
+    exits(run, 1, code=7, at=10.0)
+    exits(run, 0, code=-9, at=25.0, stopped=True, killed=True)
+    run.done(0, (), 0)
+    run.settled(0, 25.0)
+    exits(run, 2, code=-15, at=11.0, stopped=True)
+    run.done(1, (103,), 0, ("may not be signalled (it runs as uid 0)",))
+    run.settled(1, 30.0)
+    report = run.report()
+    assert (run.state, report.exit_status, report.first_failure and report.first_failure.rank) == (RunState.DONE, 7, 1)
+    left = report.hosts[1]
+    assert (left.is_confirmed, left.leftovers) == (False, (103,))
+    assert left.reasons == ("may not be signalled (it runs as uid 0)",)
+
+
 def test_leftovers_turn_a_good_end_into_one_that_is_not_confirmed() -> None:
     run = running()
     for rank in range(4):

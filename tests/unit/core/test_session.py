@@ -197,7 +197,7 @@ def test_lost_output_drains_an_exit_too() -> None:
 def test_the_session_is_complete_once_when_all_that_was_written_has_come() -> None:
     pair = Pair()
     assert kinds(pair.exits(out=2)) == [Exited]
-    assert kinds(pair.says(messages.DONE, leftovers=[7], swept=1, sizes=[[0, STDOUT, 3]], at=6.0)) == [Done]
+    assert kinds(pair.says(messages.DONE, leftovers=[[7, "hangs"]], swept=1, sizes=[[0, STDOUT, 3]], at=6.0)) == [Done]
     assert kinds(pair.outputs(0, b"ab")) == [Output, Drained]
     assert kinds(pair.outputs(2, b"!")) == [Output, Complete]
     assert pair.outputs(3, b"late") == [Output(0, STDOUT, 3, b"late", STAMP)]
