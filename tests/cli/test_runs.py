@@ -87,6 +87,17 @@ def test_a_failure_of_a_detached_run_stops_all_and_is_told_to_whoever_asks(clust
     assert "mnspawn: rank 3 failed: exit status 5" in attached.stderr
 
 
+@pytest.mark.parametrize("words", [("--hosts", "h1,nowhere.invalid"), ("--hosts", "h1", "--python", "/no/python3")])
+def test_a_launch_that_starts_nothing_is_not_remembered(
+    cluster: Cluster, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    env = elsewhere(cluster, tmp_path)
+    assert cluster.mnspawn(*words, "--no-python", "true", env=env).status == 3
+    assert list((tmp_path / "elsewhere").rglob("*")) == []
+    assert cluster.mnspawn("--hosts", "h1", "--no-python", "true", env=env).status == 0
+    assert len(list((tmp_path / "elsewhere/mnspawn/known").iterdir())) == 1
+
+
 def test_another_controller_needs_only_the_hosts(cluster: Cluster, run: str, tmp_path: Path) -> None:
     env = elsewhere(cluster, tmp_path)
     unknown = cluster.mnspawn("status", "deep", env=env)

@@ -72,13 +72,14 @@ def in_charge(known: KnownRun, options: ViewOptions, listeners: list[Listener]) 
     known_runs = registry()
     with ExitStack() as stack:
         try:
-            if not (known_runs.folder(known.run) / "run.json").exists():
+            if not known_runs.knows(known.run):
                 known_runs.remember(known)
             stack.enter_context(known_runs.tended(known.run))
         except OSError as exc:
             say_forgotten(exc)
         sight = look(known, options, listeners)
         assert sight is not None
+    known_runs.prune()
     return sight
 
 

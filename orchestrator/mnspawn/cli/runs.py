@@ -172,7 +172,7 @@ def remember_end(known: KnownRun, report: RunReport, *, is_better: bool = False)
     """Write down how a run that is known here has ended, where nobody has done it yet or we know better; else what
     is new of hosts that were lost."""
     known_runs = registry()
-    if not (known_runs.folder(known.run) / "run.json").exists():
+    if not known_runs.knows(known.run):
         return
     try:
         if is_better or known_runs.report(known.run) is None:

@@ -84,7 +84,7 @@ class Drive:
         async with reach(self._request) as reached:
             self._hosts = reached.hosts
             self._record = Record(self._request, self._run, self._is_dry, self._audience.notice)
-            with self._record.tended():
+            with self._record.kept():
                 return await self._execute(reached)
 
     async def _execute(self, reached: Reached) -> RunReport | LaunchPlan | Detached:

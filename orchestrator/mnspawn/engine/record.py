@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mnspawn_inventory import Host
@@ -24,19 +24,17 @@ class Record:
         self._run = run
         self._complain = complain
         self._registry: Registry | None = None
+        self._tending = contextlib.ExitStack()
         if request.registry is not None and not request.sandbox and not is_dry:
             self._registry = Registry(request.registry)
 
     @contextlib.contextmanager
-    def tended(self) -> Any:
-        """Be known as the one who looks after the run."""
-        with contextlib.ExitStack() as stack:
-            if self._registry is not None:
-                try:
-                    stack.enter_context(self._registry.tended(self._run))
-                except OSError as exc:
-                    self._give_up(exc)
+    def kept(self) -> Iterator[None]:
+        """From `begin` to the end of this context the run is looked after; a run that never begins leaves nothing."""
+        with self._tending:
             yield
+        if self._registry is not None:
+            self._registry.prune()
 
     def begin(self, hosts: Sequence[Host], world: Sequence[int], program: dict[str, Any]) -> None:
         """The run starts: how to find it again."""
@@ -56,8 +54,10 @@ class Record:
             ssh=request.ssh,
         )
         try:
+            self._tending.enter_context(self._registry.tended(self._run))
             self._registry.remember(known)
         except OSError as exc:
+            self._registry.forget_unborn(self._run)
             self._give_up(exc)
 
     def end(self, report: RunReport) -> None:

@@ -22,6 +22,8 @@ from ..report import RunReport
 from ..transport.base import SshOptions
 
 KEEP = 200  # finished runs; the hosts keep their own folders by age and size
+UNBORN = 3600.0  # seconds after which a folder without a run is what a killed controller has left
+RUN_FILE = "run.json"
 RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HOST_FIELDS = {f.name for f in fields(Host)} - {"env", "secrets", "origins", "labels", "groups"}  # what reaching needs
 
@@ -79,26 +81,43 @@ class Registry:
         folder = self.folder(known.run)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         host_fields = [{name: _plain(getattr(host, name)) for name in _HOST_FIELDS} for host in known.hosts]
-        content = asdict(known) | {"hosts": host_fields, "ssh": _plain(asdict(known.ssh))}
-        _write(folder / "run.json", content)
-        self._prune()
+        content = {f.name: getattr(known, f.name) for f in fields(known)}
+        _write(folder / RUN_FILE, content | {"hosts": host_fields, "ssh": _plain(asdict(known.ssh))})
+        with contextlib.suppress(OSError):  # its order among the others, nothing more
+            os.utime(folder / RUN_FILE, (known.began, known.began))
 
     def read(self, run: str) -> KnownRun:
         """Raises OSError, ValueError."""
-        content = json.loads((self.folder(run) / "run.json").read_bytes())
+        content = json.loads((self.folder(run) / RUN_FILE).read_bytes())
         hosts = tuple(Host(**{**raw, "devices": _tuple(raw.get("devices"))}) for raw in content.pop("hosts"))
         ssh = content.pop("ssh")
         config = ssh.pop("config")
         options = SshOptions(config=Path(config) if config else None, **ssh)
         return KnownRun(**content | {"hosts": hosts, "world": tuple(content["world"]), "ssh": options})
 
+    def knows(self, run: str) -> bool:
+        """Whether a run was remembered under this id."""
+        return (self.folder(run) / RUN_FILE).exists()
+
     def known(self) -> Iterator[KnownRun]:
-        """Every run that can be read, the newest first."""
-        found = []
-        for path in self.root.glob("*/run.json"):
+        """Every run that can be read, the newest first; each is read when it is asked for."""
+        for run in self._in_order():
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # removed meanwhile, or half written
-                found.append(self.read(path.parent.name))
-        yield from sorted(found, key=lambda known: -known.began)
+                yield self.read(run)
+
+    def _in_order(self) -> list[str]:
+        """The ids of the runs, the newest first, from names and times of files alone."""
+        found = []
+        for name in self._names():
+            with contextlib.suppress(OSError):  # removed meanwhile, or not yet written
+                found.append((os.stat(self.root / name / RUN_FILE).st_mtime, name))
+        return [name for _, name in sorted(found, reverse=True)]
+
+    def _names(self) -> list[str]:
+        try:
+            return os.listdir(self.root)
+        except OSError:
+            return []  # nothing was remembered yet
 
     def find(self, word: str) -> KnownRun:
         """The run that `word` means: its id, the beginning of it, or its name (the newest of that name).
@@ -107,6 +126,9 @@ class Registry:
             UsageError: none, or several.
         """
         hint = "mnspawn ps lists them; for a run started elsewhere add --hosts and the hosts that it runs on"
+        if RUN_ID.fullmatch(word):
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # it is something else than an id
+                return self.read(word)
         return pick(list(self.known()), word, "a run known here", hint)
 
     # -- who looks after a run -------------------------------------------------------------------------------------
@@ -167,10 +189,27 @@ class Registry:
     def forget(self, run: str) -> None:
         shutil.rmtree(self.folder(run), ignore_errors=True)
 
-    def _prune(self) -> None:
-        for known in list(self.known())[KEEP:]:
-            if self.tender(known.run) is None:
-                self.forget(known.run)
+    def forget_unborn(self, run: str) -> None:
+        """Remove the folder of a run that could not be remembered."""
+        if not self.knows(run):
+            self.forget(run)
+
+    def prune(self) -> None:
+        """Remove the oldest runs beyond KEEP, and what controllers that were killed have left; reads no run.
+
+        Never what somebody looks after, nor a folder that somebody may just be making.
+        """
+        runs = self._in_order()
+        for run in [*runs[KEEP:], *self._unborn(set(runs))]:
+            if self.tender(run) is None:
+                self.forget(run)
+
+    def _unborn(self, runs: set[str]) -> Iterator[str]:
+        for name in self._names():
+            if name not in runs and RUN_ID.fullmatch(name):
+                with contextlib.suppress(OSError):  # removed meanwhile
+                    if time.time() - os.lstat(self.root / name).st_mtime > UNBORN:
+                        yield name
 
 
 def pick(runs: Sequence[KnownRun], word: str, expected: str, hint: str) -> KnownRun:
@@ -225,7 +264,7 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         with open(fd, "w") as file:
-            json.dump(content, file, indent=1, default=str)
+            file.write(json.dumps(content, default=str))
         os.replace(temporary, path)
     except OSError:  # a full disk: nothing of ours shall take up what is left of it
         temporary.unlink(missing_ok=True)
