@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,11 @@ class Layout:
 def join_endpoint(address: str, port: int) -> str:
     """address:port, with an IPv6 address in brackets (RFC 3986, 3.2.2)."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def ranks_of(counts: Sequence[int]) -> list[range]:
+    """The ranks of each pod, given how many trainers each has."""
+    return [range(end - count, end) for count, end in zip(counts, accumulate(counts), strict=True)]
 
 
 def assign(sites: Sequence[Site], master_port: int, coordinator_port: int) -> Layout:

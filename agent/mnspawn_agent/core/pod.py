@@ -49,10 +49,6 @@ class Finished(NamedTuple):
 Action = Union[SendSignal, Sweep, Ended, Finished]
 
 
-def _has_failed(trainer: TrainerMachine) -> bool:
-    return trainer.has_ended and trainer.code != 0  # a rank that could not be started has no code
-
-
 class PodMachine:
     """Supervises the trainers of one host.
 
@@ -68,6 +64,10 @@ class PodMachine:
         self._grace = grace
         self._stops_on_failure = stops_on_failure
         self._actions: List[Action] = []
+        # so that nothing that the driver asks for at each turn of its loop looks at all trainers
+        self._alive = set(ranks)  # or not yet started
+        self._has_failure = False
+        self._trainers_at: Optional[float] = None  # when the first of them needs `on_time`
         self._kill_at: Optional[float] = None
         self._killed_at: Optional[float] = None  # when the first KILL of all was sent
         self._give_up_at: Optional[float] = None  # on what the sweep has killed
@@ -95,9 +95,13 @@ class PodMachine:
 
     def spawn_failed(self, rank: int) -> None:
         self.trainers[rank].spawn_failed()
+        self._alive.discard(rank)
+        self._has_failure = True
 
     def exited(self, rank: int, code: int) -> None:
         self.trainers[rank].exited(code)
+        self._alive.discard(rank)
+        self._has_failure = self._has_failure or code != 0
         if self.state is not P.DONE:  # else it was given up, and that is told
             self._actions.append(Ended(rank))
 
@@ -107,7 +111,7 @@ class PodMachine:
         Apart from `exited`, so that trainers that died together are all told before the first death stops the rest:
         a death that our own stop did not cause must not be marked as if it had.
         """
-        if self._stops_on_failure and self.state is P.RUNNING and any(_has_failed(t) for t in self.trainers.values()):
+        if self._stops_on_failure and self.state is P.RUNNING and self._has_failure:
             self.stop(now, self._grace)
         self._look_for_end(now)
 
@@ -128,8 +132,15 @@ class PodMachine:
             return
         for trainer in self.trainers.values():
             self._signal(trainer.stop(now, grace), now)
+        self._look_at_trainers()
         self._kill_at = now + grace if self._kill_at is None else min(self._kill_at, now + grace)
         self._look_for_end(now)
+
+    def _look_at_trainers(self) -> None:
+        """Time has passed for them, or they were stopped."""
+        self._alive = {rank for rank in self._alive if not self.trainers[rank].has_ended}
+        times = [self.trainers[rank].deadline for rank in self._alive]
+        self._trainers_at = min((time for time in times if time is not None), default=None)
 
     def _signal(self, signals: Sequence[SendSignal], now: float) -> None:
         self._actions.extend(signals)
@@ -165,8 +176,9 @@ class PodMachine:
         self._actions.append(Finished(leftovers, len(self._swept)))
 
     def _look_for_end(self, now: float) -> None:
-        if self.state in (P.RUNNING, P.STOPPING) and all(t.has_ended for t in self.trainers.values()):
+        if self.state in (P.RUNNING, P.STOPPING) and not self._alive:
             self._move("all_ended")
+            self._trainers_at = None
             self._kill_at = now + self._grace if self._kill_at is None else max(now, self._kill_at)
             if self._kill_at <= now:
                 self._note_kill(now)
@@ -181,15 +193,14 @@ class PodMachine:
     @property
     def deadline(self) -> Optional[float]:
         """When to call `on_time`."""
-        times = [t.deadline for t in self.trainers.values() if t.deadline is not None]
-        if self.state is P.SWEEPING and self._scan_at is not None:
-            times.append(self._scan_at)
-        return min(times) if times else None
+        return self._scan_at if self.state is P.SWEEPING else self._trainers_at
 
     def on_time(self, now: float) -> None:
-        for trainer in self.trainers.values():
-            self._signal(trainer.on_time(now), now)
-        self._look_for_end(now)
+        if self._trainers_at is not None and now >= self._trainers_at:
+            for rank in sorted(self._alive):
+                self._signal(self.trainers[rank].on_time(now), now)
+            self._look_at_trainers()
+            self._look_for_end(now)
         if self.state is P.SWEEPING and self._scan_at is not None and now >= self._scan_at:
             self._scan_at = None
             if self._kill_at is not None and now >= self._kill_at:

@@ -3,7 +3,7 @@
 import os
 import time
 from collections import deque
-from typing import Callable, Deque, Dict, FrozenSet, List, Optional, Tuple
+from typing import Callable, Deque, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from . import libc
 from .marks import MarkWriter
@@ -96,7 +96,9 @@ class Spools:
 
     def __init__(self) -> None:
         self._all: Dict[Tuple[int, int], Spool] = {}
+        self._by_rank: Dict[int, List[Spool]] = {}
         self._dirty: Deque[Spool] = deque()
+        self._is_dirty: Set[Spool] = set()  # what is in it
         self._watches: Dict[int, Spool] = {}
         self.muted: FrozenSet[int] = frozenset()  # streams that nobody reads
         self.inotify: Optional[int] = None
@@ -112,6 +114,7 @@ class Spools:
 
     def add(self, spool: Spool) -> None:
         self._all[spool.rank, spool.stream] = spool
+        self._by_rank.setdefault(spool.rank, []).append(spool)
         if self.inotify is not None:
             try:
                 self._watches[libc.inotify_watch(self.inotify, spool.path)] = spool
@@ -122,7 +125,8 @@ class Spools:
         self.mark(spool)
 
     def mark(self, spool: Spool) -> None:
-        if spool not in self._dirty:
+        if spool not in self._is_dirty:
+            self._is_dirty.add(spool)
             self._dirty.append(spool)
 
     def mark_all(self) -> None:
@@ -167,17 +171,20 @@ class Spools:
         for _ in range(len(self._dirty)):
             spool = self._dirty.popleft()
             if spool.stream in self.muted:
+                self._is_dirty.discard(spool)
                 continue
             count = min(most, allowance(spool.stream))
             chunk = spool.read(count) if count else b""
             if chunk or not count:
                 self._dirty.append(spool)  # to the back: ranks take turns
+            else:
+                self._is_dirty.discard(spool)
             if chunk:
                 return spool, spool.offset - len(chunk), chunk
         return None
 
     def of(self, rank: int) -> List[Spool]:
-        return [spool for spool in self._all.values() if spool.rank == rank]
+        return list(self._by_rank.get(rank, ()))
 
     def get(self, rank: int, stream: int) -> Optional[Spool]:
         return self._all.get((rank, stream))
@@ -188,8 +195,8 @@ class Spools:
     def leave(self, rank: Optional[int] = None) -> List[Tuple[Spool, int, int]]:
         """Count what is in muted streams as dealt with; gives (spool, offset, count) of what stays in its file."""
         left = []
-        for spool in self._all.values():
-            if spool.stream in self.muted and rank in (None, spool.rank):
+        for spool in self._all.values() if rank is None else self.of(rank):
+            if spool.stream in self.muted:
                 count = spool.size - spool.offset
                 if count > 0:
                     left.append((spool, spool.offset, count))

@@ -45,6 +45,12 @@ def states_of_host(ranks: Sequence[RankOutcome], has_ended: bool) -> str:
     return ", ".join(f"{count} {state}" for state, count in counts.most_common())
 
 
+def ranks_by_host(known: KnownRun, report: RunReport) -> list[list[RankOutcome]]:
+    """What is known of the ranks of each host."""
+    told = {rank.rank: rank for rank in report.ranks}
+    return [[told[number] for number in numbers if number in told] for numbers in known.ranks]
+
+
 def overview(known: KnownRun) -> str:
     """4 ranks on 2 hosts: train.py --lr 0.1."""
     size = f"{counted(sum(known.world), 'rank')} on {counted(len(known.hosts), 'host')}"
@@ -71,8 +77,7 @@ def status_lines(
         state = f"began {began(known.began)}; {tender}"
     lines = [f"run {label(known)}: {state}", f"  {overview(known)}", ""]
     rows: list[Sequence[str]] = [("HOST", "RANKS", "STATE")]
-    for host, numbers in zip(report.hosts, known.ranks, strict=True):
-        own = [rank for rank in report.ranks if rank.rank in numbers]
+    for host, numbers, own in zip(report.hosts, known.ranks, ranks_by_host(known, report), strict=True):
         state = states_of_host(own, has_ended)
         if host.lost is not None:
             state = f"lost: {host.lost}"
@@ -155,7 +160,7 @@ def known_json(known: KnownRun) -> dict[str, Any]:
         "program": dict(known.program),
         "began": known.began,
         "hosts": [
-            {"host": host.name, "node_rank": index, "ranks": ranks}
+            {"host": host.name, "node_rank": index, "ranks": list(ranks)}
             for index, (host, ranks) in enumerate(zip(known.hosts, known.ranks, strict=True))
         ],
         "world_size": sum(known.world),

@@ -15,7 +15,7 @@ from mnspawn.cli.runs import (
     registry,
     takes_settings,
 )
-from mnspawn.cli.states import known_json, states_of_host, status_lines
+from mnspawn.cli.states import known_json, ranks_by_host, states_of_host, status_lines
 from mnspawn.errors import ExitStatus
 from mnspawn.report import RunReport
 from mnspawn.settings import Settings
@@ -42,8 +42,7 @@ def status(settings: Settings, run: RunArgument, as_json: JsonOption = False) ->
             "unreachable": {name: error.message for name, error in errors.items()},
             "report": report.describe() | ({} if has_ended else {"exit_status": None, "reason": None}),
         }
-        for host, ranks in zip(content["hosts"], known.ranks, strict=True):
-            own = [rank for rank in report.ranks if rank.rank in ranks]
+        for host, own in zip(content["hosts"], ranks_by_host(known, report), strict=True):
             host["state"] = states_of_host(own, has_ended)
         render.print_out(json.dumps(content, indent=2) + "\n")
     else:

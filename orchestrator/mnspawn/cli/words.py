@@ -224,7 +224,8 @@ def summary(report: RunReport) -> list[str]:
         if host.lost is not None:
             lost_hosts.setdefault(host.lost, []).append(host.host)
     for lost, hosts in lost_hosts.items():
-        ranks = [rank.rank for rank in report.ranks if rank.host in hosts]
+        names = set(hosts)
+        ranks = [rank.rank for rank in report.ranks if rank.host in names]
         of_them = f" ({ranks_of(ranks)})" if ranks else ""
         lines += told(f"{'host' if len(hosts) == 1 else 'hosts'} lost: {fold_hosts(hosts)}{of_them}: {lost}")
     if report.first_failure is None and report.exit_status and (not lines or report.exit_status in ASKED_FOR):

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from mnspawn_agent.protocol.exits import as_shell_status, signal_name
-
 from ..errors import ExitStatus
 from ..report import HostOutcome, RankOutcome, RunReport
+from .ends import describe_end, status_of
 from .session import Exited
 
 LEAVING = 3  # interrupts: the first stops, the second kills
@@ -73,10 +72,7 @@ Action = PrepareAll | StartAll | StopAll | Dismiss | Leave
 class _Host:
     name: str
     ranks: tuple[int, ...] = ()
-    is_connected: bool = False
-    is_prepared: bool = False
     is_done: bool = False  # its agent proved that nothing is left
-    is_settled: bool = False  # no more news will come
     lost: str | None = None
     lost_at: float | None = None
     is_confirmed: bool = False
@@ -128,6 +124,12 @@ class RunMachine:
         self._stops_on_failure = stops_on_failure
         self._hosts = [_Host(name) for name in hosts]
         self._ranks: dict[int, _Rank] = {}
+        # who is still waited for: looking at all of them for each fact would cost a big run seconds
+        self._connecting = set(range(len(hosts)))
+        self._preparing = set(range(len(hosts)))
+        self._starting: set[int] = set()  # ranks
+        self._unsettled = set(range(len(hosts)))  # more news will come
+        self._first: dict[str, float] = {}  # when the first host reached each phase
         self._actions: list[Action] = []
         self._began = now
         self._started_at: float | None = None
@@ -166,15 +168,19 @@ class RunMachine:
 
     def phase(self, host: int, name: str, at: float) -> None:
         """A host reached one of report.PHASES; only its first time counts."""
-        self._hosts[host].phases.setdefault(name, at)
+        phases = self._hosts[host].phases
+        if name in phases:
+            return
+        phases[name] = at
+        self._first[name] = min(at, self._first.get(name, at))
         if self._is_adopted:  # nobody here saw it begin
-            self._began = min(at for h in self._hosts for at in h.phases.values())
-            self._started_at = min((h.phases["started"] for h in self._hosts if "started" in h.phases), default=at)
+            self._began = min(self._first.values())
+            self._started_at = self._first.get("started", at)
 
     # -- before the start ------------------------------------------------------------------------------------------
     def connected(self, host: int) -> None:
-        self._hosts[host].is_connected = True
-        if self.state is R.CONNECTING and all(h.is_connected for h in self._hosts):
+        self._connecting.discard(host)
+        if self.state is R.CONNECTING and not self._connecting:
             self._move("all_connected")
             self._actions.append(PrepareAll())
 
@@ -192,10 +198,11 @@ class RunMachine:
             host.ranks = tuple(own)
             for local_rank, rank in enumerate(own):
                 self._ranks[rank] = _Rank(rank, local_rank, index)
+        self._starting = set(self._ranks)
 
     def prepared(self, host: int, now: float) -> None:
-        self._hosts[host].is_prepared = True
-        if self.state is R.PREPARING and all(h.is_prepared for h in self._hosts):
+        self._preparing.discard(host)
+        if self.state is R.PREPARING and not self._preparing:
             self._move("all_prepared")
             self._started_at = now
             self._actions.append(StartAll())
@@ -204,7 +211,8 @@ class RunMachine:
     def started(self, rank: int, pid: int) -> None:
         if rank in self._ranks:
             self._ranks[rank].pid = pid
-        if self.state is R.STARTING and all(r.pid is not None for r in self._ranks.values()):
+            self._starting.discard(rank)
+        if self.state is R.STARTING and not self._starting:
             self._move("all_started")
 
     def not_started(self, rank: int, at: float, error: str, now: float) -> None:
@@ -218,6 +226,7 @@ class RunMachine:
         if end.rank not in self._ranks:
             return
         entry = self._ranks[end.rank]
+        self._starting.discard(end.rank)
         entry.pid, entry.code, entry.ended_at, entry.seconds = end.pid, end.code, end.at, end.seconds
         entry.stopped, entry.killed, entry.outlived_term = end.stopped, end.killed, end.outlived_term
         entry.is_disk_full, entry.tail = end.is_disk_full, end.tail
@@ -237,7 +246,7 @@ class RunMachine:
 
     def settled(self, host: int, now: float) -> None:
         """The host has nothing more to say."""
-        self._hosts[host].is_settled = True
+        self._unsettled.discard(host)
         self.give_up(now, ExitStatus.HOST_LOST, f"host {self._hosts[host].name} stopped before the start")
         self._look_for_end(now)
 
@@ -249,9 +258,10 @@ class RunMachine:
             is_clean: it was seen that nothing of the run is left there.
         """
         entry = self._hosts[host]
-        if entry.is_settled:
+        if host not in self._unsettled:
             return
-        entry.lost, entry.lost_at, entry.is_confirmed, entry.is_settled = reason, lost_at, is_clean, True
+        self._unsettled.discard(host)
+        entry.lost, entry.lost_at, entry.is_confirmed = reason, lost_at, is_clean
         if self.state in (R.CONNECTING, R.PREPARING):
             self.give_up(now, ExitStatus.HOST_UNUSABLE, f"{entry.name}: {reason}")
             return
@@ -312,7 +322,7 @@ class RunMachine:
             self._actions.append(StopAll(grace, reason, is_hurried))
 
     def _look_for_end(self, now: float) -> None:
-        if self.state in (R.STARTING, R.RUNNING, R.STOPPING) and all(h.is_settled for h in self._hosts):
+        if self.state in (R.STARTING, R.RUNNING, R.STOPPING) and not self._unsettled:
             self._move("all_ended")
             ends = [rank.ended_at for rank in self._ranks.values() if rank.ended_at is not None]
             # whoever looks at a run later learns of its end when that is long past
@@ -344,7 +354,7 @@ class RunMachine:
             for h in self._hosts
         )
         if first is not None:
-            status, reason = _status_of(first), f"rank {first.rank} on {first.host}: {describe_end(first)}"
+            status, reason = status_of(first), f"rank {first.rank} on {first.host}: {describe_end(first)}"
         elif cause is not None:
             status, reason = cause.exit_status, cause.reason
         elif bad := [r for r in ranks if r.stopped or r.code != 0]:  # its agent did it: nobody here knows why
@@ -368,22 +378,3 @@ class RunMachine:
             entry.stopped, entry.killed, ended, entry.tail, entry.error, entry.is_disk_full,
             entry.outlived_term,
         )  # fmt: skip
-
-
-def _status_of(outcome: RankOutcome) -> int:
-    if outcome.code is None:
-        return 127  # could not be started, as a shell says it
-    return as_shell_status(outcome.code)
-
-
-def describe_end(outcome: RankOutcome) -> str:
-    """exit status 7; signal 9 (SIGKILL, possibly out of memory); could not be started: ..."""
-    if outcome.error is not None:
-        return f"could not be started: {outcome.error}"
-    if outcome.code is None:
-        return "no news of its end"
-    name = signal_name(outcome.code)
-    if name is None:
-        return f"exit status {outcome.code}"
-    possibly = ", possibly out of memory" if name == "SIGKILL" and not outcome.killed else ""
-    return f"signal {-outcome.code} ({name}{possibly})"

@@ -83,8 +83,7 @@ class HostSession:
         self._heard = now
         self._next: dict[tuple[int, int], int] = dict(offsets or {})
         self._waiting: dict[int, tuple[Exited, dict[int, int]]] = {}  # exits whose output is still on its way
-        self._final: dict[tuple[int, int], int] | None = None
-        self._is_complete = False
+        self._missing: dict[tuple[int, int], int] = {}  # once all has ended: the sizes of what is not yet here
         self._events: list[SessionEvent] = []
         self._ranks: frozenset[int] | None = None
         self._told: set[tuple[str, int | None]] = set()  # what comes once, by kind and rank
@@ -236,7 +235,8 @@ class HostSession:
             case {"type": messages.LOST_OUTPUT, "rank": rank, "stream": stream, "offset": offset, "count": count}:
                 self._skip(rank, stream, offset + count)
             case {"type": messages.DONE, "leftovers": leftovers, "swept": swept, "sizes": sizes, "at": at}:
-                self._final = {(rank, stream): size for rank, stream, size in sizes}
+                final = {(rank, stream): size for rank, stream, size in sizes}
+                self._missing = {key: size for key, size in final.items() if self._next.get(key, 0) < size}
                 pids, reasons = tuple(pid for pid, _ in leftovers), tuple(reason for _, reason in leftovers)
                 self._events.append(Done(pids, swept, self.to_local(at, now), reasons))
                 self._look_for_end()
@@ -290,25 +290,28 @@ class HostSession:
             offset = expected
         self.consumed(size - len(chunk))
         if chunk:
-            self._next[rank, stream] = offset + len(chunk)
             self._events.append(Output(rank, stream, offset, chunk, time))
-            self._look_for_drain(rank)
-            self._look_for_end()
+            self._advance(rank, stream, offset + len(chunk))
 
     def _leave(self, rank: int, stream: int, offset: int) -> None:
         expected = self._next.get((rank, stream), 0)
         if offset > expected:
             self._events.append(Left(rank, stream, expected, offset - expected))
-            self._next[rank, stream] = offset
-            self._look_for_drain(rank)
-            self._look_for_end()
+            self._advance(rank, stream, offset)
 
     def _skip(self, rank: int, stream: int, offset: int) -> None:
         expected = self._next.get((rank, stream), 0)
         if offset > expected:
             self._events.append(Gap(rank, stream, expected, offset - expected))
-            self._next[rank, stream] = offset
-            self._look_for_drain(rank)
+            self._advance(rank, stream, offset)
+
+    def _advance(self, rank: int, stream: int, offset: int) -> None:
+        """All of a stream is here up to an offset."""
+        self._next[rank, stream] = offset
+        self._look_for_drain(rank)
+        size = self._missing.get((rank, stream))
+        if size is not None and offset >= size:
+            del self._missing[rank, stream]
             self._look_for_end()
 
     def _look_for_drain(self, rank: int) -> None:
@@ -319,8 +322,5 @@ class HostSession:
                 self._events.append(Drained(exited))
 
     def _look_for_end(self) -> None:
-        if self._final is None or self._is_complete:
-            return
-        if all(self._next.get(key, 0) >= size for key, size in self._final.items()):
-            self._is_complete = True
+        if not self._missing:
             self._events.append(Complete())

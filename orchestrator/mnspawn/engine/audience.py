@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from .. import events as seen
@@ -16,7 +16,7 @@ OUTPUT_STREAMS = frozenset((seen.Stream.STDOUT, seen.Stream.STDERR))
 class Payer(Protocol):
     """A host's link, as far as credit goes."""
 
-    owed: int
+    owed: int  # bytes that were passed on and not yet paid for
 
     def pay(self) -> None:
         """Give the agent credit for what was passed on."""
@@ -24,15 +24,11 @@ class Payer(Protocol):
 
 
 class Audience:
-    """The listeners of one run.
+    """The listeners of one run."""
 
-    Args:
-        payers: the links of the run, none while hosts are looked for.
-    """
-
-    def __init__(self, listeners: Sequence[Listener], payers: Callable[[], Iterable[Payer]]) -> None:
+    def __init__(self, listeners: Sequence[Listener]) -> None:
         self._listeners = listeners
-        self._payers = payers
+        self._debtors: list[Payer] = []
         self._loop = asyncio.get_running_loop()
         for listener in listeners:
             listener.bind(self._wake)
@@ -57,8 +53,7 @@ class Audience:
         match event:
             case said.Output(rank, stream, offset, chunk, at):
                 self.tell(seen.TrainerOutput(at, host, rank, seen.Stream(stream), offset, chunk))
-                payer.owed += len(chunk)
-                self.release_credit()
+                self.owe(payer, len(chunk))
             case said.Started(rank, pid):
                 self.tell(seen.TrainerStarted(now, host, rank, local_rank(rank), pid))
             case said.Drained(e):
@@ -80,8 +75,16 @@ class Audience:
     def _wake(self) -> None:
         self._loop.call_soon_threadsafe(self.release_credit)
 
+    def owe(self, payer: Payer, count: int) -> None:
+        """So many bytes of a host were passed on: it gets credit for them, now or when the listeners have caught up."""
+        if not payer.owed:
+            self._debtors.append(payer)
+        payer.owed += count
+        self.release_credit()
+
     def release_credit(self) -> None:
         """A stopped reader holds the agents back, not us."""
-        if sum(listener.backlog for listener in self._listeners) <= HIGH_WATER:
-            for payer in self._payers():
+        if self._debtors and sum(listener.backlog for listener in self._listeners) <= HIGH_WATER:
+            debtors, self._debtors = self._debtors, []
+            for payer in debtors:
                 payer.pay()

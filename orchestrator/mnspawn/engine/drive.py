@@ -65,6 +65,8 @@ class Drive:
         self._links: list[HostLink] = []  # none while hosts are looked for: listeners may already ask for credit
         self._failures: dict[int, HostError] = {}
         self._refusals: dict[int, tuple[str, ...]] = {}
+        self._unanswered: set[int] = set()  # hosts of which nobody knows yet whether they can be used
+        self._undecided: set[int] = set()  # hosts that have neither taken nor refused the plan
         self._error: MnspawnError | None = None
         self._plan: LaunchPlan | None = None
         self._preparation: prepare.Preparation | None = None
@@ -78,7 +80,7 @@ class Drive:
         prepare.check_request(self._request, self._run)
         self._cargo = prepare.load_cargo(self._request)
         self._loop = asyncio.get_running_loop()
-        self._audience = Audience(self._listeners, lambda: self._links)
+        self._audience = Audience(self._listeners)
         if self._request.is_detached and self._request.sandbox:
             raise UsageError("expected hosts that outlive this command, found a sandbox", place="--detach")
         async with reach(self._request) as reached:
@@ -89,6 +91,7 @@ class Drive:
 
     async def _execute(self, reached: Reached) -> RunReport | LaunchPlan | Detached:
         names = [host.name for host in self._hosts]
+        self._unanswered, self._undecided = set(range(len(names))), set(range(len(names)))
         self._machine = policy.RunMachine(
             self._run, names, self._request.grace, self._loop.time(), self._request.stops_on_failure
         )
@@ -239,12 +242,13 @@ class Drive:
         if self._machine.state is policy.RunState.DONE or index in self._failures:
             return  # it was given up before, and the first reason is the one that counts
         self._failures[index] = error
+        self._unanswered.discard(index)
         self._audience.tell(seen.HostFailed(time.time(), self._hosts[index].name, error.message))
         self._look_for_answers()
 
     def _look_for_answers(self) -> None:
         """All bad hosts are reported together: once every host has answered."""
-        if self._failures and all(link.hello or link.index in self._failures for link in self._links):
+        if self._failures and not self._unanswered:
             self._machine.give_up(self._loop.time(), ExitStatus.HOST_UNUSABLE, "hosts can't be used")
             self._act()
 
@@ -271,10 +275,10 @@ class Drive:
                 link.prepared = event
                 machine.phase(link.index, "prepared", now)
                 machine.prepared(link.index, now)
-                self._look_for_refusals()
+                self._look_for_refusals(link.index)
             case said.Refused(reasons):
                 self._refusals[link.index] = reasons
-                self._look_for_refusals()
+                self._look_for_refusals(link.index)
             case said.Started(rank, pid, at):
                 machine.phase(link.index, "started", at)
                 machine.started(rank, pid)
@@ -307,13 +311,15 @@ class Drive:
             link.send(messages.FINISH, keep=False)
             return
         link.hello = hello
+        self._unanswered.discard(link.index)
         self._audience.tell(seen.HostConnected(time.time(), link.name, hello.facts, hello.is_cached))
         self._machine.phase(link.index, "ready", self._loop.time())
         self._machine.connected(link.index)
         self._look_for_answers()
 
-    def _look_for_refusals(self) -> None:
-        if self._refusals and all(link.prepared or link.index in self._refusals for link in self._links):
+    def _look_for_refusals(self, decided: int) -> None:
+        self._undecided.discard(decided)
+        if self._refusals and not self._undecided:
             self._machine.give_up(self._loop.time(), ExitStatus.PLAN_REFUSED, "hosts refused the plan")
 
     def _local_rank(self, link: HostLink, rank: int) -> int:

@@ -9,9 +9,10 @@ from ..transport.base import Connection
 class Glance:
     """One host, over as many connections as it takes."""
 
-    def __init__(self, index: int, name: str) -> None:
+    def __init__(self, index: int, name: str, ranks: range) -> None:
         self.index = index
         self.name = name
+        self.ranks = ranks
         self.session: said.HostSession | None = None
         self.connection: Connection | None = None
         self.task: asyncio.Task[None] | None = None

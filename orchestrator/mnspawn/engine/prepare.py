@@ -123,8 +123,12 @@ class Preparation:
         self.views = [view_of(host, hello, request) for host, hello in zip(hosts, hellos, strict=True)]
         self.shares = self._share_out()
         counts = [share.count for share in self.shares]
-        firsts = [sum(counts[:index]) for index in range(len(counts))]
-        self.ranks = [list(range(first, first + count)) for first, count in zip(firsts, counts, strict=True)]
+        self.ranks = layout.ranks_of(counts)
+        self._probed: list[list[int]] = [[] for _ in counts]  # whom each host shall try
+        for other in range(len(counts)):
+            for prober in survey.probers_of(other, len(counts)):
+                self._probed[prober].append(other)
+        self._about = self.about()
         self._check_networks()
         self.candidates = survey.candidate_addresses(self.views)
 
@@ -161,7 +165,7 @@ class Preparation:
             messages.PREPARE,
             run=self._run,
             node_rank=index,
-            ranks=self.ranks[index],
+            ranks=list(self.ranks[index]),
             python=host.python or request.python,
             command=request.program.target if request.program.kind == "command" else None,
             files=[
@@ -180,7 +184,7 @@ class Preparation:
             log_cap=request.log_cap,
             python_version=request.python_version and list(request.python_version),
             stops_on_failure=request.stops_on_failure,
-            about=self.about(),
+            about=self._about,
         )
 
     def about(self) -> dict[str, Any]:
@@ -195,14 +199,11 @@ class Preparation:
 
     def _probes(self, prober: int) -> list[list[Any]]:
         """What this host shall try: others' candidates, unless they were configured or share its network stack."""
-        count = len(self.views)
         own_stack = self.views[prober].facts.get("netid")
         return [
             [address, self._request.start_port or PROBE_PORT]
-            for other in range(count)
-            if prober in survey.probers_of(other, count)
-            and self.views[other].data_address is None
-            and self.views[other].facts.get("netid") != own_stack
+            for other in self._probed[prober]
+            if self.views[other].data_address is None and self.views[other].facts.get("netid") != own_stack
             for address in self.candidates[other]
         ]
 

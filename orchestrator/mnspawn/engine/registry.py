@@ -18,6 +18,7 @@ from typing import Any
 from mnspawn_inventory import Host
 
 from ..errors import UsageError
+from ..layout import ranks_of
 from ..report import RunReport
 from ..transport.base import SshOptions
 
@@ -51,10 +52,9 @@ class KnownRun:
     ssh: SshOptions = field(default_factory=SshOptions)
 
     @property
-    def ranks(self) -> list[list[int]]:
+    def ranks(self) -> list[range]:
         """The ranks of each host."""
-        firsts = [sum(self.world[:index]) for index in range(len(self.world))]
-        return [list(range(first, first + count)) for first, count in zip(firsts, self.world, strict=True)]
+        return ranks_of(self.world)
 
     @property
     def command_line(self) -> str:

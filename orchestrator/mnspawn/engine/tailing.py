@@ -103,7 +103,7 @@ class Tail:
         self._loop = asyncio.get_running_loop()
         self._finished = asyncio.Event()
         self._sources = [_Source(index, one.host.name) for index, one in enumerate(self._followed)]
-        self._audience = Audience(self._listeners, lambda: self._sources)
+        self._audience = Audience(self._listeners)
         hosts = tuple(one.host for one in self._followed)
         with interrupts.handled(lambda number: self._finished.set(), lambda number: None, self._finished.set):
             async with reach_hosts(hosts, self._transport, self._ssh) as reached, asyncio.TaskGroup() as group:
@@ -180,8 +180,7 @@ class Tail:
                 case said.Output(number, stream, offset, chunk, at) if number in source.files:
                     ours = source.numbers[source.files[number].path]
                     self._audience.tell(seen.TrainerOutput(at, source.name, ours, seen.Stream(stream), offset, chunk))
-                    source.owed += len(chunk)
-                    self._audience.release_credit()
+                    self._audience.owe(source, len(chunk))
                 case said.Remark(text):
                     self._audience.notice(text, source.name)
                 case said.LinkLost():

@@ -98,9 +98,11 @@ class View:
         known = self._known
         began = now - max(0.0, time.time() - known.began) if known.began else now
         names = [host.name for host in known.hosts]
-        self._machine = policy.RunMachine.adopt(known.run, names, known.ranks, known.grace, now, began)
-        self._glances = [Glance(index, name) for index, name in enumerate(names)]
-        self._audience = Audience(self._listeners, lambda: self._glances)
+        ranks = known.ranks
+        self._machine = policy.RunMachine.adopt(known.run, names, ranks, known.grace, now, began)
+        self._glances = [Glance(index, name, ranks[index]) for index, name in enumerate(names)]
+        self._unsettled = set(range(len(names)))
+        self._audience = Audience(self._listeners)
         with self._signals():
             async with (
                 reach_hosts(known.hosts, known.transport, known.ssh) as reached,
@@ -215,6 +217,7 @@ class View:
     def _lose(self, glance: Glance, reason: str, since: float, is_clean: bool) -> None:
         self._audience.tell(seen.HostLost(time.time(), glance.name, reason))
         glance.is_settled = glance.has_ended = True
+        self._unsettled.discard(glance.index)
         self._errors.pop(glance.name, None)  # the report says it
         self._machine.lost(glance.index, reason, since, is_clean, self._loop.time())
         self._act()
@@ -235,7 +238,7 @@ class View:
         window = min(WINDOW_MOST, max(WINDOW_LEAST, WINDOW_TOTAL // len(self._glances)))
         offsets = glance.session.offsets if glance.session is not None else {}
         session = said.HostSession(self._loop.time(), window, offsets=offsets)
-        session.expect(known.ranks[glance.index])
+        session.expect(glance.ranks)
         glance.session = session
         session.send(
             messages.make(
@@ -265,7 +268,7 @@ class View:
         for event in glance.session.events():
             self._take(glance, event)
             if isinstance(event, said.Output | said.Gap) or glance.is_new(event):
-                self._audience.pass_on(glance.name, event, partial(self._local_rank, glance), glance)
+                self._audience.pass_on(glance.name, event, glance.ranks.index, glance)
         self._act()
 
     def _take(self, glance: Glance, event: said.SessionEvent) -> None:
@@ -309,11 +312,9 @@ class View:
             glance.session.send(messages.make(messages.FINISH, keep=True))
             glance.wake.set()
         self._machine.settled(glance.index, self._loop.time())
-        if all(g.is_settled for g in self._glances):
+        self._unsettled.discard(glance.index)
+        if not self._unsettled:
             self._finished.set()
-
-    def _local_rank(self, glance: Glance, rank: int) -> int:
-        return self._known.ranks[glance.index].index(rank)
 
     @property
     def _who(self) -> str:
@@ -331,7 +332,7 @@ class View:
                 self._audience.tell(seen.RunStopping(time.time(), action.reason, action.grace <= 0))
                 for glance in self._glances:
                     self._group.create_task(self._order(glance, "stop", f"{action.grace:g}", self._who), name="order")
-        if self._machine.state is policy.RunState.DONE and all(g.is_settled for g in self._glances):
+        if self._machine.state is policy.RunState.DONE and not self._unsettled:
             self._finished.set()
 
     async def _order(self, glance: Glance, verb: str, *words: str) -> None:

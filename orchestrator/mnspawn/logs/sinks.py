@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum
+from itertools import product
 from typing import Protocol
 
 from mnspawn.events import (
@@ -175,7 +176,7 @@ class ConsoleSink:
 
     async def aclose(self) -> None:
         """Show the tails that were never ended, take the live line away, and wait until all is written."""
-        self._flush({rank for rank, _ in self._sources})
+        self._flush(dict.fromkeys(rank for rank, _ in self._sources))
         self._painter.settle()
         for fd, surface in self._surfaces.items():
             if self._ends_lines or surface.is_terminal:
@@ -244,9 +245,7 @@ class ConsoleSink:
         source.surface.show_live(source.fd, source.owner, state.decode("utf-8", "replace"))
 
     def _flush(self, ranks: Collection[int]) -> None:
-        for (rank, _), source in self._sources.items():
-            if rank not in ranks:
-                continue
+        for source in [self._sources[key] for key in product(ranks, Stream) if key in self._sources]:
             source.surface.show_live(source.fd, source.owner, "")
             if rest := source.flush():
                 self._painter.paint(source, rest)

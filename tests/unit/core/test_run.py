@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mnspawn.core.ends import describe_end
 from mnspawn.core.run import (
     EOF_SLACK,
     MOVES,
@@ -14,7 +15,6 @@ from mnspawn.core.run import (
     RunState,
     StartAll,
     StopAll,
-    describe_end,
 )
 from mnspawn.core.session import Exited
 from mnspawn.errors import ExitStatus
