@@ -10,9 +10,11 @@ import pytest
 from mnspawn.core.run import RunMachine, RunState
 from mnspawn.core.said import Exited, Output, Started
 from mnspawn.core.session import Complete, HostSession
+from mnspawn.engine.answers import Answers
 from mnspawn.engine.audience import HIGH_WATER, Audience
 from mnspawn.engine.prepare import Preparation
 from mnspawn.engine.registry import KnownRun
+from mnspawn.errors import HostError
 from mnspawn.events import Event, Stream, TrainerExited, TrainerOutput
 from mnspawn.layout import ranks_of
 from mnspawn.logs.sinks import ConsoleSink
@@ -123,12 +125,27 @@ def plans(hosts: int) -> Callable[[], object]:
     return work
 
 
+def answers(hosts: int) -> Callable[[], object]:
+    """Every host can't be used, or refuses the plan; each time it is asked whether that is all."""
+
+    def work() -> None:
+        given = Answers([f"h{number}" for number in range(hosts)], "train.py")
+        for host in range(hosts):
+            given.failed(host, HostError("no answer"))
+            assert given.are_unusable is (host == hosts - 1)
+        for host in range(hosts):
+            given.refused(host, ("no",))
+            assert given.are_refusals is (host == hosts - 1)
+
+    return work
+
+
 def remembered_ranks(hosts: int) -> Callable[[], object]:
     known = KnownRun("1a2b3c4d", tuple(Host(name=f"h{number}") for number in range(hosts)), (8,) * hosts)
     return lambda: known.ranks
 
 
-@pytest.mark.parametrize("work", [life, replay, pod, output_behind_the_end, plans, remembered_ranks])
+@pytest.mark.parametrize("work", [life, replay, pod, output_behind_the_end, plans, answers, remembered_ranks])
 def test_twice_the_size_is_twice_the_work(work: Callable[[int], Callable[[], object]]) -> None:
     assert growth(work, 100) < LINEAR
 
@@ -196,14 +213,14 @@ def ends(sink: ConsoleSink, ranks: int) -> Callable[[], object]:
 
 
 def test_the_end_of_a_rank_is_shown_without_a_look_at_the_others() -> None:
-    async def shown(ranks: int) -> int:
-        with open(os.devnull, "wb") as nowhere:
-            sink = ConsoleSink(stdout=nowhere.fileno(), stderr=nowhere.fileno())
-            count = steps(ends(sink, ranks))
-            await sink.aclose()
+    async def shown(ranks: int, fd: int) -> int:
+        sink = ConsoleSink(stdout=fd, stderr=fd)
+        count = steps(ends(sink, ranks))
+        await sink.aclose()
         return count
 
-    assert asyncio.run(shown(200)) / asyncio.run(shown(100)) < LINEAR
+    with Path(os.devnull).open("wb") as nowhere:
+        assert asyncio.run(shown(200, nowhere.fileno())) / asyncio.run(shown(100, nowhere.fileno())) < LINEAR
 
 
 def test_the_agent_finds_the_streams_of_a_rank_without_a_look_at_the_others(tmp_path: Path) -> None:

@@ -15,11 +15,12 @@ from mnspawn_agent.protocol import messages
 from .. import events as seen
 from ..core import run as policy
 from ..core import session as said
-from ..errors import ExitStatus, HostError, HostsUnusable, MnspawnError, NothingWritable, PlanRefused, UsageError
+from ..errors import ExitStatus, HostError, MnspawnError, NothingWritable, UsageError
 from ..plan import LaunchPlan
 from ..report import RunReport
 from ..transport.base import Connection
 from . import interrupts, prepare
+from .answers import Answers
 from .audience import OUTPUT_STREAMS, Audience
 from .control import Control
 from .link import HostLink
@@ -32,11 +33,6 @@ log = logging.getLogger(__name__)
 DETACH_LIMIT, DETACH_LOOK = 10.0, 0.02  # seconds for agents to acknowledge, and between two looks
 STARTED = (policy.RunState.STARTING, policy.RunState.RUNNING, policy.RunState.STOPPING)
 LINGER = 3.0  # seconds for agents to go when all is known
-SIGNAL_STATUS = {
-    signal.SIGINT: ExitStatus.INTERRUPTED,
-    signal.SIGTERM: ExitStatus.TERMINATED,
-    signal.SIGHUP: ExitStatus.HANGUP,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +59,6 @@ class Drive:
         self._control = control or Control()
         self._run = request.run or make_run_id()
         self._links: list[HostLink] = []  # none while hosts are looked for: listeners may already ask for credit
-        self._failures: dict[int, HostError] = {}
-        self._refusals: dict[int, tuple[str, ...]] = {}
-        self._unanswered: set[int] = set()  # hosts of which nobody knows yet whether they can be used
-        self._undecided: set[int] = set()  # hosts that have neither taken nor refused the plan
         self._error: MnspawnError | None = None
         self._plan: LaunchPlan | None = None
         self._preparation: prepare.Preparation | None = None
@@ -91,7 +83,7 @@ class Drive:
 
     async def _execute(self, reached: Reached) -> RunReport | LaunchPlan | Detached:
         names = [host.name for host in self._hosts]
-        self._unanswered, self._undecided = set(range(len(names))), set(range(len(names)))
+        self._answers = Answers(names, self._request.program.target)
         self._machine = policy.RunMachine(
             self._run, names, self._request.grace, self._loop.time(), self._request.stops_on_failure
         )
@@ -147,21 +139,13 @@ class Drive:
         if self._is_detached and self._machine.state is policy.RunState.RUNNING:
             return Detached(self._run)
         report = self._machine.report()
-        if report.exit_status == ExitStatus.HOST_UNUSABLE and self._failures:
-            raise HostsUnusable([self._failures[index] for index in sorted(self._failures)])
-        if report.exit_status == ExitStatus.PLAN_REFUSED and self._refusals:
-            raise self._as_refusal()
+        if report.exit_status == ExitStatus.HOST_UNUSABLE and (error := self._answers.unusable()) is not None:
+            raise error
+        if report.exit_status == ExitStatus.PLAN_REFUSED and (error := self._answers.refusal()) is not None:
+            raise error
         self._audience.tell(seen.RunFinished(time.time(), self._run, report.exit_status, report.describe()))
         self._record.end(report)
         return report
-
-    def _as_refusal(self) -> MnspawnError:
-        pairs = [(self._hosts[i].name, reason) for i in sorted(self._refusals) for reason in self._refusals[i]]
-        if len(self._refusals) == len(self._hosts) and all(reason.startswith("no script ") for _, reason in pairs):
-            return UsageError(
-                f"expected a script, found no file {self._request.program.target!r} here or on a host", place="SCRIPT"
-            )
-        return PlanRefused(pairs)
 
     # -- tasks -----------------------------------------------------------------------------------------------------
     async def _serve(self, reached: Reached) -> None:
@@ -219,7 +203,7 @@ class Drive:
 
     # -- facts -----------------------------------------------------------------------------------------------------
     def _interrupt(self, number: signal.Signals) -> None:
-        self._machine.interrupt(self._loop.time(), SIGNAL_STATUS[number], number.name)
+        self._machine.interrupt(self._loop.time(), interrupts.SIGNAL_STATUS[number], number.name)
         self._act()
 
     def _pass_signal(self, number: signal.Signals) -> None:
@@ -239,16 +223,15 @@ class Drive:
         self._act()
 
     def _fail(self, index: int, error: HostError) -> None:
-        if self._machine.state is policy.RunState.DONE or index in self._failures:
+        if self._machine.state is policy.RunState.DONE or self._answers.has_failed(index):
             return  # it was given up before, and the first reason is the one that counts
-        self._failures[index] = error
-        self._unanswered.discard(index)
+        self._answers.failed(index, error)
         self._audience.tell(seen.HostFailed(time.time(), self._hosts[index].name, error.message))
         self._look_for_answers()
 
     def _look_for_answers(self) -> None:
         """All bad hosts are reported together: once every host has answered."""
-        if self._failures and not self._unanswered:
+        if self._answers.are_unusable:
             self._machine.give_up(self._loop.time(), ExitStatus.HOST_UNUSABLE, "hosts can't be used")
             self._act()
 
@@ -275,10 +258,11 @@ class Drive:
                 link.prepared = event
                 machine.phase(link.index, "prepared", now)
                 machine.prepared(link.index, now)
-                self._look_for_refusals(link.index)
+                self._answers.taken(link.index)
+                self._look_for_refusals()
             case said.Refused(reasons):
-                self._refusals[link.index] = reasons
-                self._look_for_refusals(link.index)
+                self._answers.refused(link.index, reasons)
+                self._look_for_refusals()
             case said.Started(rank, pid, at):
                 machine.phase(link.index, "started", at)
                 machine.started(rank, pid)
@@ -311,15 +295,14 @@ class Drive:
             link.send(messages.FINISH, keep=False)
             return
         link.hello = hello
-        self._unanswered.discard(link.index)
+        self._answers.usable(link.index)
         self._audience.tell(seen.HostConnected(time.time(), link.name, hello.facts, hello.is_cached))
         self._machine.phase(link.index, "ready", self._loop.time())
         self._machine.connected(link.index)
         self._look_for_answers()
 
-    def _look_for_refusals(self, decided: int) -> None:
-        self._undecided.discard(decided)
-        if self._refusals and not self._undecided:
+    def _look_for_refusals(self) -> None:
+        if self._answers.are_refusals:
             self._machine.give_up(self._loop.time(), ExitStatus.PLAN_REFUSED, "hosts refused the plan")
 
     def _local_rank(self, link: HostLink, rank: int) -> int:

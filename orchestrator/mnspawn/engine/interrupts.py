@@ -7,7 +7,14 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from ..errors import ExitStatus
+
+SIGNAL_STATUS = {
+    signal.SIGINT: ExitStatus.INTERRUPTED,
+    signal.SIGTERM: ExitStatus.TERMINATED,
+    signal.SIGHUP: ExitStatus.HANGUP,
+}
+STOPPING = tuple(SIGNAL_STATUS)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 LETTING_GO = signal.SIGQUIT  # Ctrl-\\: leave the run alone
 

@@ -23,7 +23,6 @@ from ..transport.base import Connection
 from . import interrupts, join
 from .ask import ask_on
 from .audience import Audience
-from .drive import SIGNAL_STATUS
 from .glance import Glance
 from .link import RETRY_FIRST, RETRY_MOST, WINDOW_LEAST, WINDOW_MOST, WINDOW_TOTAL
 from .pump import pump
@@ -360,7 +359,7 @@ class View:
         if not self._options.is_in_charge or number == signal.SIGHUP:
             self._leave()  # looking ends; a terminal that closes takes nothing with it
             return
-        self._machine.interrupt(self._loop.time(), SIGNAL_STATUS[number], number.name)
+        self._machine.interrupt(self._loop.time(), interrupts.SIGNAL_STATUS[number], number.name)
         self._act()
 
     def _pass_signal(self, number: signal.Signals) -> None:
