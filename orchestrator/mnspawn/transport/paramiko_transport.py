@@ -212,6 +212,7 @@ class _Handshake:
                 self._authenticate(client)
             except BaseException:
                 if self._client is not None:
+                    self._client.packetizer.complete_handshake()  # ends its timer, which would hold up our exit
                     self._client.close()
                     if self._client.is_alive():
                         self._client.join(1.0)
