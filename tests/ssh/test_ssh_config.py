@@ -2,7 +2,6 @@
 
 import getpass
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from mnspawn.errors import UsageError
 from mnspawn.transport import SshOptions, Target
 from mnspawn.transport.route import Router, describe, parse_destination
 from mnspawn.transport.ssh_config import SshConfig
+from tests.support.work import calls
 
 CONFIG = """\
 # a comment
@@ -203,10 +203,12 @@ def test_without_any_file_the_defaults_hold(tmp_path: Path) -> None:
     assert (hop.address, hop.port, hop.user, hop.host_key_check) == ("h", 22, getpass.getuser(), "strict")
 
 
-def test_a_file_with_thousands_of_hosts_is_asked_quickly(tmp_path: Path) -> None:
+def test_a_file_with_many_hosts_is_asked_with_little_work(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    path.write_text("".join(f"Host n{number}\n  Port {1000 + number}\n" for number in range(10_000)))
+    path.write_text("".join(f"Host n{number}\n  Port {1000 + number}\n" for number in range(1000)))
     config = SshConfig(path)
-    began = time.process_time()
-    assert [config.lookup(f"n{number}").port for number in range(64)] == list(range(1000, 1064))
-    assert time.process_time() - began < 4.0  # it takes 0.1 s; a pattern compiled for each block, 13 s
+
+    def ask() -> None:
+        assert [config.lookup(f"n{number}").port for number in range(64)] == list(range(1000, 1064))
+
+    assert calls(ask) < 4 * 64 * 1000  # two for each block and host; to compile a pattern takes hundreds

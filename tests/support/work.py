@@ -1,5 +1,6 @@
 """Counts work instead of time: a machine that is busy changes nothing about it."""
 
+import cProfile
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -34,3 +35,10 @@ def growth(work: Callable[[int], Callable[[], object]], size: int) -> float:
         work: makes work of a size, which is then counted without its making.
     """
     return steps(work(2 * size)) / steps(work(size))
+
+
+def calls(function: Callable[..., object], *args: object) -> int:
+    """How many calls, of Python and C functions, happen in this thread until it returns. Much faster than `steps`."""
+    profile = cProfile.Profile()
+    profile.runcall(function, *args)
+    return sum(entry.callcount for entry in profile.getstats())

@@ -17,6 +17,7 @@ from mnspawn.errors import HostError
 from mnspawn.events import Event, HostLinkLost
 from mnspawn.transport.base import SshOptions
 from mnspawn_inventory import Host
+from tests.support import PATIENCE
 
 KNOWN = KnownRun("1a2b3c4d", (Host(name="a"), Host(name="b")), (1, 1))
 
@@ -73,7 +74,7 @@ def look(
     monkeypatch.setattr(View, "_look", look_at)
 
     async def execute() -> Sight:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             return await View(KNOWN, (), options).execute()
 
     return asyncio.run(execute()), orders
@@ -130,7 +131,7 @@ def test_an_agent_that_does_not_answer_is_ended_with_what_it_has(monkeypatch: py
     monkeypatch.setattr(View, "_look", look_at)
 
     async def execute() -> Sight:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             return await View(KNOWN, (), ViewOptions(streams=(), stop=grace)).execute()
 
     sight = asyncio.run(execute())
@@ -169,7 +170,7 @@ def test_a_stop_waits_no_longer_for_a_host_than_to_connect(monkeypatch: pytest.M
     known = replace(KNOWN, ssh=SshOptions(connect_timeout=0.05))
 
     async def execute() -> Sight:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             return await View(known, (), ViewOptions(streams=(), stop=10.0)).execute()
 
     report = asyncio.run(execute()).report
@@ -203,7 +204,7 @@ def test_a_link_that_breaks_while_old_output_is_read_is_dialled_again(
         return view._loop.time()
 
     monkeypatch.setattr(watching, "reach_hosts", reach)
-    monkeypatch.setattr(watching, "LOST_AFTER", 0.1)
+    monkeypatch.setattr(watching, "LOST_AFTER", PATIENCE if comes_back else 1.0)
     monkeypatch.setattr(watching, "RETRY_FIRST", 0.01)
     monkeypatch.setattr(View, "_look", look_at)
 
@@ -220,7 +221,7 @@ def test_a_link_that_breaks_while_old_output_is_read_is_dialled_again(
             pass
 
     async def execute() -> Sight:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             return await View(KNOWN, [Listening()], ViewOptions(is_following=False)).execute()
 
     sight = asyncio.run(execute())

@@ -1,5 +1,6 @@
 """A look at hosts that answer as a test wants them to: what they say is never trusted to make sense."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -7,10 +8,11 @@ from typing import Any
 import pytest
 
 from mnspawn.bootstrap import stub
-from mnspawn.engine.checkup import Checkup, Examined
+from mnspawn.engine.checkup import CLOCK_SAMPLES, Checkup, Examined
 from mnspawn.engine.sites import Reached
 from mnspawn.transport.base import Target
 from mnspawn_inventory import Host
+from tests.support import PATIENCE
 from tests.unit.hosts.test_checkup import GOOD
 
 NONCE = "0123"
@@ -69,11 +71,11 @@ def known_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stub, "make_nonce", lambda: NONCE)
 
 
-async def look(agents: Mapping[str, Agent]) -> list[Examined]:
+async def look(agents: Mapping[str, Agent], transport: Hosts | None = None) -> list[Examined]:
     hosts = tuple(Host(name=name) for name in agents)
-    transport = Hosts(agents)
+    transport = transport or Hosts(agents)
     reached = Reached(hosts, tuple(Target(name) for name in agents), (transport,) * len(hosts))
-    return await Checkup(reached, 5.0).execute()
+    return await Checkup(reached, PATIENCE).execute()
 
 
 def facts_of(number: int, **changed: Any) -> dict[str, Any]:
@@ -138,3 +140,37 @@ async def test_answers_that_make_no_sense_are_a_finding(reach: object) -> None:
     examined = await look({"h1": Agent(facts_of(1), reach), "h2": Agent(facts_of(2), [])})
     assert [finding.check for finding in examined[0].findings] == ["agent"]
     assert [finding.check for finding in examined[1].findings] == ["clock"]
+
+
+class Crowd(Hosts):
+    """Lets nobody in before all stand at the door."""
+
+    def __init__(self, agents: Mapping[str, Agent]) -> None:
+        super().__init__(agents)
+        self.dialled = asyncio.Barrier(len(agents))
+
+    async def connect(self, target: Target) -> Agent:
+        await self.dialled.wait()
+        return await super().connect(target)
+
+
+class Patient(Agent):
+    """Answers when all hosts have been asked the same."""
+
+    def __init__(self, facts: object, everybody: asyncio.Barrier) -> None:
+        super().__init__(facts, [])
+        self._everybody = everybody
+
+    async def write(self, chunk: bytes) -> None:
+        await self._everybody.wait()
+        await super().write(chunk)
+
+
+async def test_many_hosts_are_dialled_and_asked_at_the_same_time() -> None:
+    """64 hosts wait no longer for their turn than 8: nobody is answered before all are asked."""
+    everybody = asyncio.Barrier(64)
+    agents = {f"h{n}": Patient(facts_of(n), everybody) for n in range(1, 65)}
+    async with asyncio.timeout(PATIENCE):
+        examined = await look(agents, Crowd(agents))
+    assert {len(agent.asked) for agent in agents.values()} == {CLOCK_SAMPLES + 2}
+    assert all(one.facts is not None for one in examined)
