@@ -1,21 +1,23 @@
 # Each target makes what it needs, from a bare checkout on. PYTHON=/path/to/python3 chooses the interpreter (>= 3.11),
-# ARGS="..." goes to pytest (`make test ARGS="tests/unit -x"`), WORKERS=0 runs one test after the other.
+# ARGS="..." goes to pytest (`make test ARGS="tests/unit -x"`), TIER=all runs every test, WORKERS=0 one after the other.
 BIN := .venv/bin
 RUNTIME := .venv/.runtime
 DEV := .venv/.dev
 SOURCES := orchestrator agent inventory tests examples bench
 ARGS :=
+TIER := quick
 WORKERS := $(shell nproc)
 
-.PHONY: help demo test check check-style check-types check-imports check-agent format bench frameworks clean
+.PHONY: help demo test test-all check check-style check-types check-imports check-agent format bench frameworks clean
 
 help:
 	@echo "make demo        one program on two throw-away hosts of this machine"
-	@echo "make test        the tests (as root on Debian: all, on virtual hosts; else what needs no root)"
+	@echo "make test        the quick tests (as root on Debian also on virtual hosts; else what needs no root)"
+	@echo "make test-all    all tests; takes three to four times as long"
 	@echo "make check       style, types, import rules, the agent's oldest Python"
 	@echo "make format      let ruff rewrite what it can"
 	@echo "make bench       compare with ssh on this machine"
-	@echo "make frameworks  install torch, paddle, jax and ansible apart (2 GB), so that make test runs them too"
+	@echo "make frameworks  install torch, paddle, jax and ansible apart (2 GB), so that make test-all runs them too"
 	@echo "make clean       remove what these made"
 
 $(RUNTIME): pyproject.toml constraints.txt .ci/venv
@@ -31,7 +33,10 @@ demo: $(RUNTIME)
 
 test: $(DEV)
 	@.ci/system
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --tier $(TIER) $(ARGS)
+
+test-all:
+	@$(MAKE) --no-print-directory test TIER=all
 
 check: check-style check-types check-imports check-agent
 

@@ -24,22 +24,29 @@ from tests.support import (
     frameworks,
     local_sshd,
     pythons,
+    tiers,
     wait_until,
 )
 from tests.support import leaks as leak_checks
 from tests.support.controller import PACKAGE_FOLDERS, REPOSITORY
 
 IN_CI = os.environ.get("CI") == "true"
-CLUSTER_FIXTURES = {"cluster", "make_cluster", "framework_cluster"}
 TOOLS = ("ip", "nsenter", "unshare", "setpriv", "sshd", "ssh", "ssh-keygen")
-QUIET_WITHIN = 5.0  # seconds that processes on the shared hosts have to end after a test
 _PLACES = pytest.StashKey[Path]()
+_OF_THE_FULL_TIER = pytest.StashKey[int]()
 
 
 # -- a HOME and a TMPDIR of our own, so that no test depends on the real ones or writes there
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    words = "quick: leave out the full tier (tests/support/tiers.py), unless paths, -k, -m or the like choose tests"
+    parser.addoption("--tier", choices=("quick", "all"), default="all", help=words)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if tiers.are_chosen(config):
+        config.option.tier = "all"  # whoever names tests wants them
     # a job in the background ignores them, and its children would too
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -103,15 +110,33 @@ def _lacks() -> dict[str, str]:
     return {name: f"{lack}: {HOW[name]}" for name, lack in found.items() if lack is not None}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        if fixtures & CLUSTER_FIXTURES:
+        if fixtures & tiers.EXPENSIVE:
             item.add_marker("netns")
         if "framework_cluster" in fixtures:
             item.add_marker("frameworks")
         if "local_sshd" in fixtures:
             item.add_marker("sshd")
+    if config.option.tier == "quick":
+        left_out = [item for item in items if not tiers.is_quick(item)]
+        config.stash[_OF_THE_FULL_TIER] = len(left_out)
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if tiers.is_quick(item)]
+
+
+# xdist's workers select, and their controller tells
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["full tier"] = session.config.stash.get(_OF_THE_FULL_TIER, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[_OF_THE_FULL_TIER] = getattr(node, "workeroutput", {}).get("full tier", 0)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -125,6 +150,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """One line for each reason why tests were left out, and how to run them."""
+    if count := terminalreporter.config.stash.get(_OF_THE_FULL_TIER, 0):
+        terminalreporter.write_line(f"left out: {count} tests of the full tier: run `make test-all`")
     skipped = Counter(
         report.longrepr[2].removeprefix("Skipped: ")
         for report in terminalreporter.stats.get("skipped", ())
@@ -168,7 +195,7 @@ def cluster(shared_hosts: Cluster) -> Iterator[Cluster]:
     for host in shared_hosts:
         assert host.is_on, f"{host.name} was switched off: use make_cluster"
         try:
-            wait_until(partial(_is_quiet, host, known), QUIET_WITHIN)
+            wait_until(partial(_is_quiet, host, known))
         except AssertionError:
             left += [f"{host.name}: {' '.join(stranger.argv)}" for stranger in _strangers(host, known)]
             for stranger in _strangers(host, known):

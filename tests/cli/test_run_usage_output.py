@@ -7,6 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.support import Controller, Running, wait_until
 
 AWKWARD = r"""
@@ -72,6 +74,7 @@ def test_plain_output_of_one_rank_is_byte_for_byte_its_own(controller: Controlle
     )
 
 
+@pytest.mark.full
 def test_no_byte_is_lost_at_full_speed_from_four_ranks(controller: Controller, tmp_path: Path) -> None:
     words = ("--sandbox", "2", "--nproc-per-node", "2", script(controller, FAST), "20", str(tmp_path))
     finished = controller.mnspawn(*words, timeout=120).check()

@@ -62,6 +62,7 @@ def elsewhere(cluster: Cluster, folder: Path) -> dict[str, str]:
     return {"XDG_STATE_HOME": str(folder / "elsewhere"), "MNSPAWN_SSH_CONFIG": str(cluster.ssh_config)}
 
 
+@pytest.mark.essential
 def test_a_failure_of_a_detached_run_stops_all_and_is_told_to_whoever_asks(cluster: Cluster, run: str) -> None:
     assert len(keepers(run)) == 1
     assert [host["state"] for host in status(cluster, run)["hosts"]] == ["running", "running"]
@@ -225,6 +226,7 @@ def test_ctrl_c_of_one_who_is_attached_stops_the_run(cluster: Cluster, run: str)
     cluster.wait_idle(2)
 
 
+@pytest.mark.essential
 def test_a_terminal_can_be_made_to_let_go(cluster: Cluster, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(PROGRAM)

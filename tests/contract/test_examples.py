@@ -27,6 +27,7 @@ def test_hosts_do_not_know_their_own_address(cluster: Cluster) -> None:
     assert found.check().stdout == "127.0.1.1\n"
 
 
+@pytest.mark.essential
 def test_ring(cluster: Cluster) -> None:
     said = run_example(cluster, "ring.py", "--start-port", "6070")
     endpoints = [f"{host.address}:{port}" for host in cluster.hosts[:2] for port in (6070, 6071)]

@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.support import Cluster
 
 SHOW = "import json, os, sys\nprint(json.dumps([sys.argv[1:], dict(os.environ)]))\n"
@@ -24,6 +26,7 @@ def shown(cluster: Cluster, *args: str, env: dict[str, str] | None = None) -> li
     return [(found[rank][0], found[rank][1]) for rank in range(len(found))]
 
 
+@pytest.mark.essential
 def test_three_hosts_with_two_trainers_each(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(3)  # no port of theirs was used before, so the defaults are free
     envs = [env for _, env in shown(cluster, "SCRIPT")]

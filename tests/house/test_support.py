@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.support import Cluster, Controller, LocalSshd
 
 
@@ -10,6 +12,7 @@ def ssh(cluster: Cluster, host: str, command: str, *options: str) -> list[str]:
     return ["ssh", "-F", str(cluster.ssh_config), "-o", "BatchMode=yes", *options, host, command]
 
 
+@pytest.mark.essential
 def test_hosts_have_their_own_names_addresses_and_files(cluster: Cluster) -> None:
     for host in cluster:
         command = "hostname; getent hosts $(hostname); ls -A /root /tmp /home; python3 -c 'print(1)'"
@@ -25,6 +28,7 @@ def test_hosts_reach_each_other_by_address(cluster: Cluster) -> None:
     assert done.stdout == "SSH-2.0"
 
 
+@pytest.mark.essential
 def test_processes_of_a_run_are_found_by_environment_and_arguments(cluster: Cluster) -> None:
     with cluster.start(*ssh(cluster, "h2", "RUN=run-17 sleep 98 & sleep 99")) as running:
         running.wait_for(lambda: len([p for p in cluster["h2"].processes() if p.argv[0] == "sleep"]) == 2)

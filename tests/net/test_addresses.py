@@ -83,6 +83,7 @@ def test_the_address_that_others_reach_is_taken(cluster: Cluster, endpoints: str
 
 
 @pytest.mark.parametrize("network", ["10.77.0.0/24", "eth0", "fd77::/64"])
+@pytest.mark.essential
 def test_a_network_can_be_chosen(cluster: Cluster, endpoints: str, network: str) -> None:
     """F32: by its range or by the interface's name, in both families."""
     done = cluster.mnspawn("--hosts", "h1,h2", "--nproc-per-node", "1", "--network", network, endpoints).check()

@@ -46,6 +46,7 @@ def fail(tmp_path: Path) -> str:
         (1, "os._exit", 3, "exit status 3"),
     ],
 )
+@pytest.mark.essential
 def test_the_first_failure_stops_all_and_is_told(
     cluster: Cluster, fail: str, rank: int, how: str, status: int, cause: str
 ) -> None:
@@ -83,6 +84,7 @@ def test_all_that_succeed_give_status_0_and_silence(cluster: Cluster) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.essential
 def test_what_a_trainer_left_behind_is_swept(cluster: Cluster, tmp_path: Path) -> None:
     """F04: sessions of their own save nobody."""
     script = tmp_path / "family.py"

@@ -56,6 +56,7 @@ def test_hosts_may_share_their_home(make_cluster: Callable[..., Cluster], tmp_pa
     cluster.wait_idle(1)
 
 
+@pytest.mark.essential
 def test_all_bad_hosts_are_told_at_once(cluster: Cluster) -> None:
     """F23: whichever comes first in the list, each in a line of its own, within the connect timeout."""
     command = ["--hosts", "h1,h8,root@h2:2222,h9,nobody9@h3", "--nproc-per-node", "1", "--connect-timeout", "5"]

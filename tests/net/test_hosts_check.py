@@ -155,6 +155,7 @@ def test_each_fault_is_found_and_no_other(make_cluster: Callable[..., Cluster]) 
     assert ignored.status == 0, ignored
 
 
+@pytest.mark.essential
 def test_findings_are_told_with_what_to_do_and_equal_ones_once(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(4)
     name_really(cluster, "h1", "h2")

@@ -30,6 +30,7 @@ def test_words_arrive_as_they_are_under_every_login_shell(make_cluster: Callable
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.essential
 def test_every_host_is_asked_itself(cluster: Cluster, transport: str) -> None:
     options = ["--transport", transport, "--ssh-config", str(cluster.ssh_config)]
     done = cluster.mnspawn("exec", cluster.hosts_option, *options, "--", "hostname")

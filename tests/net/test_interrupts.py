@@ -53,6 +53,7 @@ def has_said_more(running: Running, said: int) -> bool:
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
     ids=["INT", "TERM", "HUP"],
 )
+@pytest.mark.essential
 def test_a_signal_stops_all_ranks(cluster: Cluster, sleep: str, number: int, status: int) -> None:
     """F01, F10, F12: as root too, where sshd passes no signals on."""
     with started(cluster, sleep, ranks=6) as running:
@@ -72,6 +73,7 @@ def test_ctrl_c_once_kills_what_ignores_it_after_the_grace(cluster: Cluster, stu
         cluster.wait_idle(0.5)
 
 
+@pytest.mark.essential
 def test_ctrl_c_twice_kills_at_once(cluster: Cluster, stubborn: str) -> None:
     """F05, F07: nobody waits for a long grace."""
     with started(cluster, stubborn, "--grace", "60", ranks=6) as running:
@@ -111,6 +113,7 @@ def test_ctrl_c_while_hosts_are_still_being_dialled(make_cluster: Callable[..., 
         cluster.wait_idle(3)
 
 
+@pytest.mark.essential
 def test_hosts_clean_up_when_the_controller_is_killed(cluster: Cluster, sleep: str) -> None:
     """F02: the link's end is the order to stop."""
     with started(cluster, sleep, "--orphan-grace", "1", "--grace", "1", ranks=6) as running:
@@ -119,6 +122,7 @@ def test_hosts_clean_up_when_the_controller_is_killed(cluster: Cluster, sleep: s
         cluster.wait_idle(1 + 1 + 3)
 
 
+@pytest.mark.essential
 def test_a_killed_agent_takes_its_trainers_with_it(make_cluster: Callable[..., Cluster], sleep: str) -> None:
     """F19: told as the host's loss."""
     cluster = make_cluster(2)
@@ -177,6 +181,7 @@ def test_a_link_that_comes_back_in_time_goes_on_and_loses_nothing(
     assert lines == [f"[h2:1] n {number}" for number in range(240)]
 
 
+@pytest.mark.essential
 def test_a_timeout_stops_the_run(cluster: Cluster, sleep: str) -> None:
     command = ["--hosts", "h1,h2", "--nproc-per-node", "1", "--timeout", "1.5", sleep]
     done = cluster.mnspawn(*command, timeout=10)

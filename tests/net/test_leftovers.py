@@ -114,6 +114,7 @@ def test_stopped_trainers_are_stopped_all_the_same(cluster: Cluster, tmp_path: P
 
 
 @pytest.mark.parametrize("victims", ["agent", "agent and guardian"])
+@pytest.mark.essential
 def test_a_killed_agent_leaves_nothing(cluster: Cluster, tmp_path: Path, victims: str) -> None:
     """F19, F04: trainers die with the agent; what they started is ended by the guardian, or by a fresh agent."""
     host = cluster["h2"]

@@ -110,6 +110,7 @@ out.write(b"no newline at the end")
 """
 
 
+@pytest.mark.essential
 def test_lines_of_any_shape_stay_whole(cluster: Cluster, tmp_path: Path) -> None:
     """F47, F49: long and half lines, bytes that are no text, a character in two parts."""
     script = tmp_path / "shapes.py"

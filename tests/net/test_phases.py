@@ -246,6 +246,7 @@ def test_an_agent_that_comes_in_half_is_never_run(
 # -- what machines read
 
 
+@pytest.mark.essential
 def test_events_tell_the_whole_run(cluster: Cluster, tmp_path: Path) -> None:
     """One JSON object a line, each with its event and time; per rank started before output before exited."""
     script = tmp_path / "say.py"

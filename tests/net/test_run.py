@@ -45,6 +45,7 @@ def show(tmp_path: Path) -> str:
     return str(script)
 
 
+@pytest.mark.essential
 def test_ranks_are_contiguous_per_host_and_every_variable_is_right(cluster: Cluster, show: str) -> None:
     """F31, F35: addresses that others reach, whatever a host calls itself."""
     done = cluster.mnspawn("--hosts", cluster.hosts_option, "--nproc-per-node", "2", show).check()
@@ -167,6 +168,7 @@ def test_a_big_script_travels_with_the_plan(cluster: Cluster, tmp_path: Path) ->
     assert sorted(done.stdout.splitlines()) == ["[h1:0] end", "[h2:1] end"]
 
 
+@pytest.mark.essential
 def test_a_dry_run_starts_nothing_and_shows_what_a_run_gets(cluster: Cluster, show: str) -> None:
     command = ["--hosts", cluster.hosts_option, "--nproc-per-node", "2"]
     planned = json.loads(cluster.mnspawn(*command, "--dry-run", "--json", show, "--lr", "1").check().stdout)

@@ -90,6 +90,7 @@ def test_progress_bars_in_a_file_are_one_line(cluster: Cluster, bars: str) -> No
     assert plain.raw_stdout == b"\r10%|bar\r50%|bar\r100%|bar\n\x1b[31mred\x1b[0m\n"
 
 
+@pytest.mark.essential
 def test_the_key_for_interrupts(cluster: Cluster, bars: str) -> None:
     """F01: the terminal sends SIGINT to all of its foreground; the shell gets its line back, whole."""
     command = ["--hosts", "h1,h2", "--nproc-per-node", "1", bars, "stay"]

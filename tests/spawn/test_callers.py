@@ -21,6 +21,7 @@ def wait():
 """
 
 
+@pytest.mark.essential
 def test_ctrl_c_stops_all_ranks_and_is_raised_again(place: Place, start_method: str) -> None:
     program = f"""{WAITS}
 try:
@@ -93,6 +94,7 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize(
     ("daemon", "lines"), [(False, ["begun", "caller ends", "done"]), (True, ["begun", "caller ends"])]
 )
+@pytest.mark.full
 def test_at_the_end_of_the_caller_ranks_are_waited_for_or_killed(here: Place, daemon: bool, lines: list[str]) -> None:
     program = f"""
 def work():
@@ -213,6 +215,7 @@ async def test_errors_come_through_loops(own_home: Path) -> None:
         await mnspawn.aspawn(int, nprocs=1, hosts="127.0.0.1", transport="asyncssh", connect_timeout=5, output="none")
 
 
+@pytest.mark.full
 def test_fifty_spawns_leave_nothing(own_home: Path, start_method: str) -> None:
     mnspawn.spawn(int, nprocs=1, output="none", start_method=start_method)
     folders = (own_home, Path(tempfile.gettempdir()))
@@ -278,6 +281,7 @@ print(json.dumps(["".join(output.get("text", "") for output in cell.outputs) for
 """
 
 
+@pytest.mark.full
 def test_a_notebook_spawns_what_its_cells_define(here: Place) -> None:
     for name in ("nbclient", "nbformat", "ipykernel"):
         pytest.importorskip(name)

@@ -3,6 +3,8 @@
 import os
 import signal
 
+import pytest
+
 from tests.spawn.conftest import Place
 from tests.support import wait_until
 
@@ -138,6 +140,7 @@ except mnspawn.ProcessExitedException as error:
     assert said[:-2] in ([], ["True -1"])
 
 
+@pytest.mark.full
 def test_a_signal_right_after_the_start_is_not_lost(here: Place) -> None:
     program = """
 codes = []
@@ -171,6 +174,7 @@ print(os.path.samestat(os.stat("."), mnspawn.spawn(os.stat, (".",), nprocs=1, st
     )
 
 
+@pytest.mark.full
 def test_forks_fork_and_spawn_in_turn(here: Place) -> None:
     program = """
 def inner(outer):

@@ -11,6 +11,7 @@ from tests.spawn.conftest import Place
 from tests.support import wait_until_async
 
 
+@pytest.mark.essential
 def test_a_script_runs_on_every_host(place: Place) -> None:
     (place.folder / "train.py").write_text("import os, sys\nprint(sys.argv[1:], os.environ['RANK'], os.environ['X'])\n")
     program = """

@@ -1,8 +1,13 @@
 """What Paddle's spawn promises, here and across hosts: calls, contexts, queues, texts, options."""
 
+import pytest
+
 from tests.spawn.conftest import Place
 
+pytestmark = pytest.mark.full
 
+
+@pytest.mark.essential
 def test_functions_get_their_arguments_only_and_know_their_rank_from_the_environment(place: Place) -> None:
     program = """
 def show(*args):

@@ -1,5 +1,7 @@
 """Large arguments and results: how often they travel, and what they cost the caller."""
 
+import pytest
+
 from tests.spawn.conftest import Place
 
 MEMORY = """
@@ -9,6 +11,7 @@ def used():
 """
 
 
+@pytest.mark.full
 def test_half_a_gigabyte_from_one_rank_and_many_small_results_from_others(place: Place) -> None:
     program = f"""{MEMORY}
 def work(rank):

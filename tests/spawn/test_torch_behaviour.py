@@ -8,6 +8,8 @@ import pytest
 import mnspawn.multiprocessing as mp
 from tests.spawn.conftest import Place
 
+pytestmark = pytest.mark.full
+
 RAISES = """
 def raise_in(i, which):
     if i == which:
@@ -48,6 +50,7 @@ mp.start_processes(say, ("x", [1]), nprocs=NPROCS, hosts=HOSTS, start_method={st
 
 
 @pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.essential
 def test_an_exception_in_one_process_ends_in_its_traceback(place: Place, start_method: str, which: int) -> None:
     program = f"""{RAISES}
 try:
