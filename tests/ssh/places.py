@@ -11,7 +11,7 @@ from pathlib import Path
 from mnspawn import transport
 from mnspawn.transport import Connection, SshOptions, Target, Transport
 from mnspawn.transport.memory import MemoryConnection, MemoryHost, MemoryTransport, Stdio
-from tests.support import LocalSshd
+from tests.support import PATIENCE, LocalSshd
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Place:
 
 
 def ssh_place(name: str, server: LocalSshd) -> AbstractAsyncContextManager[Place]:
-    options = SshOptions(config=server.ssh_config, connect_timeout=10.0)
+    options = SshOptions(config=server.ssh_config, connect_timeout=PATIENCE)
     return _open(Place(name, transport.create(name, options), Target("local"), lambda: kill_sessions(server)))
 
 

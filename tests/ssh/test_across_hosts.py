@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import Cluster, wait_until
+from tests.support import PATIENCE, Cluster, wait_until
 from tests.support.controller import REPOSITORY
 
 SSH = ("asyncssh", "paramiko", "openssh")
@@ -21,12 +21,12 @@ def ssh_name(request: pytest.FixtureRequest) -> str:
 
 
 def probe(
-    cluster: Cluster, name: str, *hosts: str, config: Path | None = None, timeout: float = 10.0
+    cluster: Cluster, name: str, *hosts: str, config: Path | None = None, timeout: float = PATIENCE
 ) -> dict[str, list[str]]:
     """What became of each host: [what it said, "", ""] or [error class, message, hint]."""
     path = f"{cluster.environment()['PYTHONPATH']}:{REPOSITORY}"
     words = ["-m", "tests.ssh.probe", name, str(config or cluster.ssh_config), str(timeout), *hosts]
-    done = cluster.run(sys.executable, *words, env={"PYTHONPATH": path}, timeout=60)
+    done = cluster.run(sys.executable, *words, env={"PYTHONPATH": path})
     assert done.status == 0, done
     found: dict[str, list[str]] = json.loads(done.stdout)
     assert sorted(found) == sorted(hosts)
@@ -80,7 +80,7 @@ def test_forty_aliases_of_one_sshd_that_drops_connections_all_succeed(
     config = cluster.home / "aliases"
     address = cluster["h1"].address
     config.write_text(f"Host alias*\n  HostName {address}\n{cluster.ssh_config.read_text()}")
-    found = probe(cluster, ssh_name, *names, config=config, timeout=30.0)
+    found = probe(cluster, ssh_name, *names, config=config)
     assert {answer[0] for answer in found.values()} == {"root@h1"}
 
 
@@ -105,6 +105,7 @@ def test_all_bad_hosts_are_told_at_once_within_the_connect_timeout(
     assert kinds == {"h3": "AuthRefused", "h4": "HostKeyUnknown"}
 
 
+@pytest.mark.essential
 def test_a_ring_runs_over_every_transport(cluster: Cluster, ssh_name: str) -> None:
     cluster["h1"].write(
         "/root/.bashrc", "for i in $(seq 30); do echo noise $i; done\necho noise >&2\nprintf 'no newline'\n"

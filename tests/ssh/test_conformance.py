@@ -13,7 +13,7 @@ from mnspawn.transport import RemoteProcess
 from mnspawn.transport.marks import MARKS
 from tests.ssh.conftest import SSH
 from tests.ssh.places import Place, local_place, memory_place, ssh_place
-from tests.support import LocalSshd, wait_until_async
+from tests.support import PATIENCE, LocalSshd, wait_until_async
 
 MB = 1_000_000
 
@@ -68,6 +68,7 @@ async def test_death_by_signal_is_told_as_a_shell_does(place: Place) -> None:
     assert await process.wait() == expected
 
 
+@pytest.mark.full
 async def test_many_bytes_go_both_ways_at_once(place: Place) -> None:
     process = await (await place.connect()).run("cat")
     chunk = os.urandom(MB)
@@ -86,6 +87,7 @@ async def test_many_bytes_go_both_ways_at_once(place: Place) -> None:
     assert (received, await process.wait()) == (total * MB, 0)
 
 
+@pytest.mark.full
 async def test_output_that_nobody_reads_stops_the_command(place: Place, tmp_path: Path) -> None:
     process = await (await place.connect()).run(f"head -c {200 * MB} /dev/zero")
     inbox = process._stdout if hasattr(process, "_stdout") else process._stdio.stdout._inbox  # type: ignore[attr-defined]
@@ -101,8 +103,9 @@ async def test_output_that_nobody_reads_stops_the_command(place: Place, tmp_path
     assert len(await read_all(process)) == 200 * MB
 
 
+@pytest.mark.full
 async def test_input_that_nobody_reads_stops_the_writer(place: Place) -> None:
-    process = await (await place.connect()).run("exec sleep 60")
+    process = await (await place.connect()).run("exec sleep 600")
     written = 0
 
     async def write_on() -> None:
@@ -143,22 +146,22 @@ async def test_several_commands_share_a_connection(place: Place) -> None:
 
 
 async def test_closing_wakes_who_waits(place: Place) -> None:
-    process = await (await place.connect()).run("exec sleep 60")
+    process = await (await place.connect()).run("exec sleep 600")
     waiting = asyncio.ensure_future(process.wait())
     reading = asyncio.ensure_future(process.read())
     await asyncio.sleep(0)
     await process.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert await reading == b""
         assert await waiting is None
 
 
 @pytest.mark.parametrize("place", [*SSH, "memory"], indirect=True)  # local has no link that could be cut
 async def test_a_cut_link_ends_everything_without_a_status(place: Place) -> None:
-    process = await (await place.connect()).run("exec sleep 60")
+    process = await (await place.connect()).run("exec sleep 600")
     waiting = asyncio.ensure_future(process.wait())
     place.cut()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         assert await read_all(process) == b""
         assert await waiting is None
         await process.write(b"to nobody")

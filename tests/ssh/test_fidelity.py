@@ -13,12 +13,14 @@ import pytest
 from mnspawn import errors, transport
 from mnspawn.transport import SshOptions, Target
 from tests.ssh.test_errors import make_key
-from tests.support import LocalSshd
+from tests.support import PATIENCE, LocalSshd
+
+pytestmark = pytest.mark.full
 
 
 async def reach(name: str, config: Path, *targets: Target, **options: object) -> list[str]:
     """What `echo hello` says on each, all at once. Raises what connecting raises."""
-    settings = SshOptions(config=config, connect_timeout=10.0, **options)  # type: ignore[arg-type]
+    settings = SshOptions(config=config, connect_timeout=PATIENCE, **options)  # type: ignore[arg-type]
     shared = transport.create(name, settings)
     try:
 
@@ -328,7 +330,7 @@ async def test_settings_that_change_what_ssh_does_leave_commands_as_they_are(
     ssh_name: str, local_sshd: LocalSshd, lines: str
 ) -> None:
     config = write(local_sshd.ssh_config, lines, local_sshd.ssh_config.read_text())
-    shared = transport.create(ssh_name, SshOptions(config=config, connect_timeout=10.0))
+    shared = transport.create(ssh_name, SshOptions(config=config, connect_timeout=PATIENCE))
     try:
         process = await (await shared.connect(Target("local"))).run("cat; tty <&2")
         await process.write(b"said\n")

@@ -13,7 +13,7 @@ from mnspawn.transport.keys import inspect
 from mnspawn_inventory import Host
 from tests.ssh.test_errors import fingerprint, make_key
 from tests.ssh.test_fidelity import add_key, agent, run
-from tests.support import LocalSshd
+from tests.support import PATIENCE, LocalSshd
 
 __all__ = ["agent"]
 
@@ -49,13 +49,13 @@ def write(path: Path, *lines: str) -> Path:
 async def told(name: str, config: Path, *hosts: Host) -> errors.UsageError:
     """What keeps hosts from being dialled at all."""
     with pytest.raises(errors.UsageError) as caught:
-        async with reach_hosts(hosts or (Host("h"),), name, SshOptions(config=config, connect_timeout=5.0)):
+        async with reach_hosts(hosts or (Host("h"),), name, SshOptions(config=config, connect_timeout=PATIENCE)):
             pass
     return caught.value
 
 
 async def works(name: str, config: Path) -> bool:
-    async with reach_hosts((Host("local"),), name, SshOptions(config=config, connect_timeout=5.0)) as reached:
+    async with reach_hosts((Host("local"),), name, SshOptions(config=config, connect_timeout=PATIENCE)) as reached:
         answers = [answer async for _, answer in reached.dial(5.0)]
         connection = answers[0]
         assert not isinstance(connection, errors.HostError), connection
@@ -158,7 +158,7 @@ async def test_a_revoked_host_key_is_refused(ssh_name: str, local_sshd: LocalSsh
     revoked = write(tmp_path / "revoked", "# comment", public.read_text().strip())
     config = local_sshd.ssh_config
     config.write_text(f"RevokedHostKeys {revoked}\n{config.read_text()}")
-    async with reach_hosts((Host("local"),), ssh_name, SshOptions(config=config, connect_timeout=5.0)) as reached:
+    async with reach_hosts((Host("local"),), ssh_name, SshOptions(config=config, connect_timeout=PATIENCE)) as reached:
         answers = [answer async for _, answer in reached.dial(5.0)]
     assert type(answers[0]) is errors.HostKeyChanged
     assert "revoked" in answers[0].message
@@ -186,7 +186,7 @@ async def test_a_binary_list_of_revoked_keys_is_left_to_ssh(tmp_path: Path, loca
     config.write_text(f"RevokedHostKeys {tmp_path}/krl\n{config.read_text()}")
     found = {}
     for name in ("asyncssh", "paramiko", "openssh"):
-        async with reach_hosts((Host("local"),), name, SshOptions(config=config, connect_timeout=5.0)) as reached:
+        async with reach_hosts((Host("local"),), name, SshOptions(config=config, connect_timeout=PATIENCE)) as reached:
             found[name] = [type(answer) async for _, answer in reached.dial(5.0)]
     unable = [errors.TransportUnavailable]
     assert found == {"asyncssh": unable, "paramiko": unable, "openssh": [errors.HostKeyChanged]}
@@ -202,7 +202,7 @@ async def test_names_that_a_shell_would_run_are_told_with_their_line(ssh_name: s
 async def test_a_user_name_that_reaches_no_shell_is_left_to_ssh(local_sshd: LocalSshd) -> None:
     config = local_sshd.ssh_config
     config.write_text(config.read_text().replace(f"User {local_sshd.user}", "User a;b"))
-    async with reach_hosts((Host("local"),), "openssh", SshOptions(config=config, connect_timeout=5.0)) as reached:
+    async with reach_hosts((Host("local"),), "openssh", SshOptions(config=config, connect_timeout=PATIENCE)) as reached:
         answers = [type(answer) async for _, answer in reached.dial(5.0)]
     assert answers == [errors.AuthRefused]  # there is no such user
     await told("asyncssh", config, Host("local"))

@@ -99,6 +99,7 @@ async def test_death_by_signal_is_told() -> None:
         await shared.close()
 
 
+@pytest.mark.full
 async def test_a_hundred_megabytes_go_both_ways() -> None:
     async with Sandbox(1) as sandbox:
         shared = transport.create("asyncssh", sandbox.options)

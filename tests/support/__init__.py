@@ -29,7 +29,8 @@ environment or arguments), `host.path("/tmp/x")` (its file, seen from outside), 
 `cluster.wait_idle()` waits until no host runs anything. `share=DIR` lets all hosts see a folder of this machine;
 otherwise they see /usr and a copy of /etc, and nothing of /home, /root, /tmp or the checkout.
 
-`wait_until(condition, timeout)` instead of sleeping. Every test is checked for what it leaves: processes, threads, open
+`wait_until(condition)` instead of sleeping; PATIENCE bounds what may hang. `work.calls(function)` counts work; no test
+reads a clock. Every test is checked for what it leaves: processes, threads, open
 files, files in HOME and TMPDIR, changed environment (HOME and TMPDIR of the tests are folders of their own).
 """
 
@@ -38,9 +39,10 @@ from tests.support.commands import Finished, Running
 from tests.support.controller import Controller
 from tests.support.host import HostProcess, VirtualHost
 from tests.support.local_sshd import LocalSshd
-from tests.support.waiting import wait_until, wait_until_async
+from tests.support.waiting import PATIENCE, wait_until, wait_until_async
 
 __all__ = [
+    "PATIENCE",
     "Cluster",
     "Controller",
     "Finished",

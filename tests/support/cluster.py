@@ -18,7 +18,7 @@ from typing import Self
 from tests.support import network
 from tests.support.controller import Controller
 from tests.support.host import VirtualHost, run_ip
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 # The holder keeps the controller's namespaces alive until its stdin ends. It sees this machine's files, apart from
 # those that say who is where.
@@ -166,7 +166,7 @@ class Cluster(Controller):
         """All names, as --hosts takes them."""
         return ",".join(host.name for host in self.hosts)
 
-    def wait_idle(self, timeout: float = 5.0) -> None:
+    def wait_idle(self, timeout: float = PATIENCE) -> None:
         """Wait until no host that is on runs anything but its sshd.
 
         Raises:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 SHOWN = 4000  # characters of each stream in a failure: the end tells most
 
@@ -107,7 +107,7 @@ class Running:
     def stderr(self) -> str:
         return self._content(self._stderr).decode(errors="replace")
 
-    def wait_for(self, condition: Callable[[], object], timeout: float = 30.0, what: str | None = None) -> None:
+    def wait_for(self, condition: Callable[[], object], timeout: float = PATIENCE, what: str | None = None) -> None:
         """Wait until `condition()` holds.
 
         Raises:
@@ -119,7 +119,7 @@ class Running:
             if condition():
                 return True
             if ended:
-                raise AssertionError(f"ended before: {what or 'what was waited for'}\n{self.wait(1)!r}")
+                raise AssertionError(f"ended before: {what or 'what was waited for'}\n{self.wait()!r}")
             return False
 
         try:
@@ -127,7 +127,7 @@ class Running:
         except AssertionError as error:
             raise AssertionError(f"{error}\n--- stdout\n{self.stdout}\n--- stderr\n{self.stderr}") from None
 
-    def wait(self, timeout: float = 60.0) -> Finished:
+    def wait(self, timeout: float = PATIENCE) -> Finished:
         """Wait for its end.
 
         Raises:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.commands import Finished, Running
+from tests.support.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE_FOLDERS = ("orchestrator", "agent", "inventory")
 ENTRY = "import sys; from mnspawn.cli.main import main; sys.exit(main())"
-DEADLINE = 60.0
 
 
 class Controller:
@@ -49,7 +49,7 @@ class Controller:
         where = cwd or self.home
         return Running([*self._entering(where), *argv], env=kept, cwd=where, **popen)
 
-    def run(self, *argv: str, timeout: float = DEADLINE, **options: Any) -> Finished:
+    def run(self, *argv: str, timeout: float = PATIENCE, **options: Any) -> Finished:
         """Run a command to its end; see `start` for the options."""
         with self.start(*argv, **options) as running:
             return running.wait(timeout)
@@ -58,7 +58,7 @@ class Controller:
         """Start the real command line."""
         return self.start(sys.executable, "-c", ENTRY, *args, **options)
 
-    def mnspawn(self, *args: str, timeout: float = DEADLINE, **options: Any) -> Finished:
+    def mnspawn(self, *args: str, timeout: float = PATIENCE, **options: Any) -> Finished:
         """Run the real command line to its end."""
         with self.start_mnspawn(*args, **options) as running:
             return running.wait(timeout)

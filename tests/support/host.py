@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.support import network
 from tests.support.commands import Finished, Running
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 BOOT = Path(__file__).with_name("boot_host.sh")
 WIRE = Path(__file__).with_name("wire.py")
@@ -228,7 +228,7 @@ class VirtualHost:
     def run(
         self,
         *argv: str,
-        timeout: float = 30.0,
+        timeout: float = PATIENCE,
         env: Mapping[str, str] | None = None,
         **popen: Any,
     ) -> Finished:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PATIENCE = 2.0  # seconds in which what is ending may end
+from tests.support.waiting import PATIENCE
 
 
 @dataclass(frozen=True)

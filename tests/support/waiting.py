@@ -7,6 +7,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+# Seconds. Bounds what hangs and judges nothing: a busy machine takes ten times as long as a quiet one.
+PATIENCE = 90.0
 PAUSE = 0.01  # short against what is waited for (processes, sockets), long against asking
 
 
@@ -14,7 +16,7 @@ def _failure(condition: Callable[[], object], timeout: float, what: str | None) 
     return AssertionError(f"not within {timeout} s: {what or getattr(condition, '__name__', condition)}")
 
 
-def wait_until(condition: Callable[[], T], timeout: float = 10.0, what: str | None = None) -> T:
+def wait_until(condition: Callable[[], T], timeout: float = PATIENCE, what: str | None = None) -> T:
     """Ask until the answer is true; return it.
 
     Raises:
@@ -29,7 +31,7 @@ def wait_until(condition: Callable[[], T], timeout: float = 10.0, what: str | No
         time.sleep(PAUSE)
 
 
-async def wait_until_async(condition: Callable[[], T], timeout: float = 10.0, what: str | None = None) -> T:
+async def wait_until_async(condition: Callable[[], T], timeout: float = PATIENCE, what: str | None = None) -> T:
     """`wait_until` for coroutines: the loop runs on between two questions."""
     deadline = time.monotonic() + timeout
     while True:
