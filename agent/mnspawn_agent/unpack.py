@@ -10,6 +10,7 @@ import time
 from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+OURS = "mnspawn_agent/ours.py"
 KEEP_ARCHIVES = 4  # of other versions
 STORING_LIMIT = 3600.0  # seconds after which an archive that is still being stored was given up
 
@@ -37,13 +38,20 @@ def is_whole(folder: str, files: Dict[str, bytes]) -> bool:
     return True
 
 
+def load_ours(files: Dict[str, bytes]) -> Any:
+    """The module `ours` before any module can be imported: it says from where that may be done."""
+    module = type(sys)("mnspawn_agent.ours")
+    exec(compile(files[OURS], OURS, "exec"), module.__dict__)
+    return module
+
+
 def store(folder: str, files: Dict[str, bytes]) -> None:
-    """Write files under a temporary name, then rename. Raises OSError."""
+    """Write files under a temporary name, then rename. Raises OSError.
+
+    Args:
+        folder: in a folder that is ours alone.
+    """
     parent = os.path.dirname(folder)
-    os.makedirs(parent, 0o700, exist_ok=True)
-    status = os.stat(parent)
-    if status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise OSError("%s is not ours alone" % parent)
     import shutil  # what a warm start can do without is imported late
 
     temporary = os.path.join(parent, ".new-%d-%s" % (os.getpid(), os.urandom(4).hex()))
@@ -142,14 +150,21 @@ def import_from(folder: str) -> None:
 
 
 def settle(content: bytes, archive: bytes, places: List[str], found: str) -> None:
-    """Make the agent importable, from disk where possible."""
+    """Make the agent importable, from disk where possible.
+
+    Only from a folder that is ours alone: byte code beside the right sources can still be anybody's.
+    """
     files = dict(read_records(content))
+    ours = load_ours(files)
     for place in [found] if found else places:
         folder, name = os.path.split(place)
+        parent, digest = os.path.split(folder)
         kept = dict(files, **{name: archive})
         try:
-            if not is_whole(folder, kept):
+            ours.make(parent)
+            if not os.path.lexists(folder) or not is_whole(ours.secure(parent, digest), kept):
                 store(folder, kept)
+            ours.secure(parent, digest)
         except OSError:
             continue  # read-only, full, or not ours: the next place, in the end memory
         try:

@@ -3,11 +3,13 @@
 import os
 import selectors
 import socket
+import struct
 from typing import Optional
 
 from . import rundir
 
 SOCKET_NAME = "control"
+CREDENTIALS = struct.Struct("3i")  # struct ucred of unix(7): pid, uid, gid
 
 
 def address_of(folder: int) -> str:
@@ -37,21 +39,30 @@ def listen(folder: str) -> socket.socket:
 
 def connect(run: str, node_rank: str) -> Optional[socket.socket]:
     """A connection to the pod's agent, None when no agent answers."""
-    for root in rundir.state_candidates():
-        path = os.path.join(root, "runs", run, node_rank)
+    for path in rundir.folders_of(run, node_rank):
         try:
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
-            continue  # the run keeps its folder elsewhere
+            continue  # it went meanwhile
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.connect(address_of(fd))
-            return sock
+            if is_ours(sock):
+                return sock
         except OSError:
-            sock.close()  # the agent is gone, its folder is left
+            pass  # the agent is gone, its folder is left
         finally:
             os.close(fd)
+        sock.close()
     return None
+
+
+def is_ours(sock: socket.socket) -> bool:
+    """The process at the other end is of this account; for a socket that listens, as it was when it began to."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True  # no Linux: the folder has to do
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    return bool(CREDENTIALS.unpack(raw)[1] == os.getuid())
 
 
 def relay(link_in: int, link_out: int, sock: socket.socket) -> None:

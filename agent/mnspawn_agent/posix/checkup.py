@@ -94,37 +94,21 @@ def _cache(is_cached: bool) -> Dict[str, Any]:
 
 
 def _runs() -> Dict[str, Any]:
-    """Where runs are kept, and what is free there; "problem" is why the best place is not taken."""
+    """Where runs are kept, and what is free there; "problem" is why no better place is taken."""
     preferred = rundir.state_candidates()[0]
-    try:
-        place = rundir.find_root()
-    except rundir.NothingWritable as error:
-        return {"place": "", "preferred": preferred, "problem": str(error)}
+    place, reasons = rundir.try_places()
+    problem = "; ".join(reasons)
+    if not place:
+        return {"place": "", "preferred": preferred, "problem": problem}
     status = os.statvfs(place)
     return {
         "place": place,
         "preferred": preferred,
-        "problem": "" if place == preferred else _why_not(preferred),
+        "problem": problem,
         "free": status.f_bavail * status.f_frsize,
         "total": status.f_blocks * status.f_frsize,
         "free_files": status.f_favail if status.f_files else -1,  # btrfs and others have no such number
     }
-
-
-def _why_not(place: str) -> str:
-    probe_file = os.path.join(place, ".probe-%s" % os.urandom(6).hex())
-    try:
-        rundir.make_private(place)
-        with open(probe_file, "wb") as file:
-            file.write(rundir.PROBE)
-    except OSError as error:
-        return error.strerror or str(error)
-    finally:
-        try:
-            os.unlink(probe_file)
-        except OSError:
-            pass  # it could not even be made
-    return "it could not be written a moment ago"
 
 
 # -- memory and processors

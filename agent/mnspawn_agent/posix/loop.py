@@ -12,7 +12,7 @@ from ..core.lifeline import Lifeline
 from ..core.pod import PodState
 from ..protocol import channel, messages
 from ..protocol.version import PROTOCOL
-from . import native, rundir, spawner
+from . import attach, native, rundir, spawner
 from .supervisor import Supervisor
 from .wire import Wire
 
@@ -233,6 +233,9 @@ class Agent:
             sock, _ = listener.accept()
         except OSError:
             return  # it went away before we came to it
+        if not attach.is_ours(sock):
+            sock.close()
+            return
         fd = sock.detach()
         self._new_wires[fd] = Wire(fd, fd)
 

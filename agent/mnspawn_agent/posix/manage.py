@@ -74,7 +74,7 @@ def clean(min_age: float, is_dry: bool) -> List[Dict[str, Any]]:
     """
     actions = []
     for run, node_rank, path, plan in _pods():
-        if not _is_here(plan) or rundir.is_held(path):
+        if not _is_here(plan) or any(map(rundir.is_held, rundir.folders_of(run, node_rank))):
             continue
         left = reaper.find(run, int(node_rank), set())
         status = rundir.read_status(path)

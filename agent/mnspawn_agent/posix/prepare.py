@@ -6,6 +6,7 @@ import shutil
 import sys
 from typing import IO, Any, Dict, List, Optional
 
+from .. import ours
 from . import native, ports, pythons, rundir
 
 Message = Dict[str, Any]
@@ -25,7 +26,7 @@ class Incoming:
     def take(self, chunk: bytes) -> bool:
         """Append; True when the file is there. Raises OSError, ValueError (it came damaged)."""
         if self._file is None:
-            rundir.make_private(os.path.dirname(self.path))
+            ours.make(os.path.dirname(self.path))
             fd = os.open(self.path + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             self._file = open(fd, "wb")
         self._file.write(chunk)

@@ -1,12 +1,14 @@
-"""The folders that the agent keeps on a host: where they may be, that they are ours, and what is in them."""
+"""The folders that the agent keeps on a host: where they may be, and what is in them. Uses only those that are ours."""
 
 import fcntl
 import json
 import os
 import shutil
-import stat
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from .. import ours
+from ..protocol.messages import is_token
 
 PROBE = b"x" * 65536  # enough to see a full disk behind a folder that can still be made
 KEEP_SECONDS = 14 * 86400  # finished runs are kept for `logs` this long
@@ -39,14 +41,24 @@ def state_candidates() -> List[str]:
     return places
 
 
-def make_private(path: str) -> None:
-    """A folder of mode 0700 that is ours. Raises OSError, also when it is somebody else's."""
-    os.makedirs(path, 0o700, exist_ok=True)
-    status = os.lstat(path)
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise OSError("%s belongs to uid %d" % (path, status.st_uid))
-    if stat.S_IMODE(status.st_mode) & 0o077:
-        os.chmod(path, 0o700)
+def try_places() -> Tuple[str, List[str]]:
+    """The first folder that really takes bytes, "" when none does; and why those before it don't."""
+    reasons: List[str] = []
+    for place in state_candidates():
+        probe = os.path.join(place, ".probe-%s" % os.urandom(6).hex())  # hosts can share a home, and pids
+        try:
+            ours.make(place)
+            with open(probe, "wb") as file:
+                try:
+                    file.write(PROBE)
+                    file.flush()
+                finally:
+                    os.unlink(probe)
+            return place, reasons
+        except OSError as error:
+            culprit = error.filename if isinstance(error, ours.NotOurs) else place  # it can be a folder on the way
+            reasons.append("%s: %s" % (culprit, error.strerror or error))
+    return "", reasons
 
 
 def find_root() -> str:
@@ -55,31 +67,17 @@ def find_root() -> str:
     Raises:
         NothingWritable: none does.
     """
-    reasons = []
-    for place in state_candidates():
-        probe = os.path.join(place, ".probe-%s" % os.urandom(6).hex())  # hosts can share a home, and pids
-        try:
-            make_private(place)
-            with open(probe, "wb") as file:
-                file.write(PROBE)
-            os.unlink(probe)
-            return place
-        except OSError as error:
-            reasons.append("%s: %s" % (place, error.strerror or error))
-            try:
-                os.unlink(probe)
-            except OSError:
-                pass  # it could not even be made
-    raise NothingWritable("; ".join(reasons))
+    place, reasons = try_places()
+    if not place:
+        raise NothingWritable("; ".join(reasons))
+    return place
 
 
 class RunDir:
     """`<root>/runs/<run>/<node_rank>`: status, spool files, log and control socket of one pod."""
 
     def __init__(self, root: str, run: str, node_rank: int) -> None:
-        self.path = os.path.join(root, "runs", run, str(node_rank))
-        for folder in (os.path.join(root, "runs"), os.path.join(root, "runs", run), self.path):
-            make_private(folder)
+        self.path = ours.make(root, "runs", run, str(node_rank))
 
     def join(self, name: str) -> str:
         return os.path.join(self.path, name)
@@ -163,13 +161,28 @@ def holders_of(path: str) -> List[int]:
     return found
 
 
+def folders_of(run: str, node_rank: str) -> Iterator[str]:
+    """Every folder of a pod that is ours, wherever on this host it is kept: usually one."""
+    if not is_token(run) or not is_number(node_rank):
+        return
+    for root in state_candidates():
+        try:
+            yield ours.secure(root, "runs", run, node_rank)
+        except OSError:
+            continue  # not there, or somebody else's: then it is no pod of ours, whatever it says
+
+
 def find_pod(run: str, node_rank: str) -> Optional[str]:
     """The folder of a pod, wherever on this host it is kept."""
-    for root in state_candidates():
-        path = os.path.join(root, "runs", run, node_rank)
+    for path in folders_of(run, node_rank):
         if os.path.exists(os.path.join(path, PLAN)):
             return path
     return None
+
+
+def is_number(name: str) -> bool:
+    """A node_rank, as it stands in a path; str.isdigit takes other digits, too."""
+    return name.encode("utf-8", "replace").isdigit()
 
 
 def read_json(path: str) -> Optional[Dict[str, Any]]:
@@ -206,20 +219,22 @@ def has_verdict(path: str) -> bool:
 
 
 def list_pods(root: str) -> Iterator[Tuple[str, str, str]]:
-    """(run, node_rank, path) of every pod folder below a root."""
-    runs = os.path.join(root, "runs")
+    """(run, node_rank, path) of every pod folder below a root that is ours."""
     try:
-        names = sorted(os.listdir(runs))
+        runs = sorted(os.listdir(ours.secure(root, "runs")))
     except OSError:
         return
-    for run in names:
+    for run in runs:
         try:
-            pods = sorted(os.listdir(os.path.join(runs, run)))
+            pods = sorted(os.listdir(ours.secure(root, "runs", run)))
         except OSError:
-            continue  # not a folder, or it went meanwhile
+            continue  # not a folder of ours, or it went meanwhile
         for pod in pods:
-            if pod.isdigit():  # else somebody put it there
-                yield run, pod, os.path.join(runs, run, pod)
+            try:
+                if is_number(pod):  # else somebody put it there
+                    yield run, pod, ours.secure(root, "runs", run, pod)
+            except OSError:
+                continue  # as above
 
 
 def prune(root: str, now: Optional[float] = None) -> None:

@@ -102,7 +102,7 @@ def _folders(view: survey.HostView) -> Iterator[Finding]:
         yield Finding(view.name, "folder", "no folder can hold a run", hint, runs["problem"])
         return
     if runs["place"] != runs["preferred"]:
-        message = f"{runs['preferred']} can't be written ({runs['problem']}): runs are kept in {runs['place']}"
+        message = f"runs are kept in {runs['place']}, since a better folder can't be used ({runs['problem']})"
         hint = "make the home writable, or set XDG_STATE_HOME for this account to a folder that is"
         yield Finding(view.name, "folder", message, hint, is_note=True)
     if not cache["place"]:

@@ -1,0 +1,103 @@
+"""Makes sure that a folder is ours alone, level by level, before anything in it is used. Touches only folders.
+
+`/var/tmp/mnspawn-1000` may have been made by anybody. Whoever owns a folder, or may write to it, can put code, plans
+and sockets there, or swap what lies below it. The controller asks the same of the folders that it keeps; so does the
+stub of the archive, before this module is here.
+"""
+
+import errno
+import os
+import stat
+
+OTHERS = 0o077  # what a folder of ours grants nobody
+WRITERS = 0o022
+
+
+class NotOurs(OSError):
+    """Somebody else could have put there what we would find; `filename` is the level, `strerror` the reason."""
+
+
+def secure(root: str, *below: str) -> str:
+    """The folder `root/below...`, once root and every level below it are known to be ours alone.
+
+    Ours is a folder, no link, that we own and nobody else can write to. Where others can read it, they no longer can.
+
+    Args:
+        root: the first level that is ours to make. Those above it are the system's or the account's: it is enough that
+            nobody but root and we can rename what is in them.
+
+    Raises:
+        NotOurs: a level is somebody else's.
+        OSError: a level is not there.
+    """
+    _check_above(os.path.dirname(root))
+    path = root
+    _check(path)
+    for name in below:
+        path = os.path.join(path, name)
+        _check(path)
+    return path
+
+
+def make(root: str, *below: str) -> str:
+    """As `secure`, and makes what is missing, above `root` as well.
+
+    Raises:
+        NotOurs: a level is somebody else's.
+        OSError: a level can't be made.
+    """
+    _make_above(os.path.dirname(root))
+    path = root
+    _make(path)
+    for name in below:
+        path = os.path.join(path, name)
+        _make(path)
+    return secure(root, *below)
+
+
+def _make_above(path: str) -> None:
+    if not os.path.isdir(path):
+        _make_above(os.path.dirname(path))
+        _make(path)
+
+
+def _make(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)  # each level by itself: os.makedirs gives this mode to the last one only
+    except FileExistsError:
+        pass  # whose it is will be asked
+
+
+def _check(path: str) -> None:
+    status = os.lstat(path)
+    mode = stat.S_IMODE(status.st_mode)
+    if stat.S_ISLNK(status.st_mode):
+        raise NotOurs(errno.EPERM, "is a symbolic link", path)
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    if status.st_uid != os.getuid():
+        raise NotOurs(errno.EPERM, "belongs to uid %d" % status.st_uid, path)
+    if mode & WRITERS:
+        raise NotOurs(errno.EPERM, "others can write to it (mode %04o)" % mode, path)
+    if mode & OTHERS:
+        os.chmod(path, mode & ~OTHERS)
+
+
+def _check_above(path: str) -> None:
+    """Only root and we own the folders on the way, and nobody else can rename what is in them.
+
+    Members of a folder's group are trusted, as by the account that lets them write there: where every user has a group
+    of their own, homes are often writable to it.
+    """
+    level = os.path.realpath(path)
+    system = os.lstat("/").st_uid  # root, whatever number it has in this user namespace
+    while True:
+        status = os.lstat(level)
+        if status.st_uid not in (0, system, os.getuid()):
+            raise NotOurs(errno.EPERM, "belongs to uid %d" % status.st_uid, level)
+        if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+            mode = stat.S_IMODE(status.st_mode)
+            raise NotOurs(errno.EPERM, "others can rename what is in it (mode %04o)" % mode, level)
+        if level == os.path.dirname(level):
+            return
+        level = os.path.dirname(level)
