@@ -8,6 +8,7 @@ stub of the archive, before this module is here.
 import errno
 import os
 import stat
+from typing import Callable, Sequence
 
 OTHERS = 0o077  # what a folder of ours grants nobody
 WRITERS = 0o022
@@ -30,13 +31,7 @@ def secure(root: str, *below: str) -> str:
         NotOurs: a level is somebody else's.
         OSError: a level is not there.
     """
-    _check_above(os.path.dirname(root))
-    path = root
-    _check(path)
-    for name in below:
-        path = os.path.join(path, name)
-        _check(path)
-    return path
+    return _walk(root, below, lambda path: None)
 
 
 def make(root: str, *below: str) -> str:
@@ -46,26 +41,46 @@ def make(root: str, *below: str) -> str:
         NotOurs: a level is somebody else's.
         OSError: a level can't be made.
     """
-    _make_above(os.path.dirname(root))
+    make_missing(os.path.dirname(root))
+    return _walk(root, below, _make)
+
+
+def make_missing(path: str) -> None:
+    """Make a folder and those above it that are missing, each for us alone whatever the umask; asks nothing of others.
+
+    Raises:
+        OSError: it can't be made.
+    """
+    if os.path.isdir(path):
+        return
+    try:
+        os.mkdir(path, 0o700)  # one by one: os.makedirs gives the mode to the last alone
+    except FileNotFoundError:
+        make_missing(os.path.dirname(path) or ".")
+        make_missing(path)
+    except FileExistsError:
+        if not os.path.isdir(path):  # else somebody was faster
+            raise
+
+
+def _walk(root: str, below: Sequence[str], prepare: Callable[[str], None]) -> str:
+    """Check level by level, each before anything is made in it."""
+    _check_above(os.path.dirname(root))
     path = root
-    _make(path)
+    prepare(path)
+    _check(path)
     for name in below:
         path = os.path.join(path, name)
-        _make(path)
-    return secure(root, *below)
-
-
-def _make_above(path: str) -> None:
-    if not os.path.isdir(path):
-        _make_above(os.path.dirname(path))
-        _make(path)
+        prepare(path)
+        _check(path)
+    return path
 
 
 def _make(path: str) -> None:
     try:
-        os.mkdir(path, 0o700)  # each level by itself: os.makedirs gives this mode to the last one only
+        os.mkdir(path, 0o700)
     except FileExistsError:
-        pass  # whose it is will be asked
+        pass  # somebody was faster, or something else stands there: whose it is will be asked
 
 
 def _check(path: str) -> None:

@@ -32,7 +32,8 @@ def edit(path: Path, change: Callable[[str], str], *, create: bool = True) -> bo
         raise InventoryError("there is no such file", place=Origin(str(path)), hint="mnspawn inventory add makes one")
     with _writing(path):
         if create:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for level in (*reversed(path.parent.parents), path.parent):  # parents=True would leave them to the umask
+                level.mkdir(mode=0o700, exist_ok=True)
         with _locked(path.parent):
             check_editable(path)  # somebody may have put something else there
             if create and not path.exists():

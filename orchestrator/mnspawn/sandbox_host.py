@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mnspawn.transport.asyncssh_library import asyncssh
 from mnspawn.transport.pipes import PipedProcess
+from mnspawn_agent import ours
 
 WINDOW = 2 << 20
 # seconds for a command to end when its output has; ssh closes the channel on both ends' EOF, and then hears no status
@@ -26,7 +27,7 @@ class SandboxHost:
         self._root = root / name
         self._home = self._root / "home"
         for folder in ("home/.config", "home/.cache", "home/.local/state", "home/.local/share", "run", "tmp"):
-            (self._root / folder).mkdir(parents=True, mode=0o700)
+            ours.make_missing(str(self._root / folder))
         self._key = asyncssh.generate_private_key("ssh-ed25519", comment=name)
 
     @property

@@ -51,7 +51,7 @@ PLACES = {
     "ClusterShell": ("inventory/",),
     "yaml": ("inventory/",),
 }
-AGENT_SEEN_BY_CONTROLLER = ("mnspawn_agent.protocol",)
+AGENT_SEEN_BY_CONTROLLER = ("mnspawn_agent.protocol", "mnspawn_agent.ours")  # what a private folder is
 AGENT_SHIPPED_BY = ("orchestrator/mnspawn/bootstrap/", "orchestrator/mnspawn/spawning/function.py")  # as files
 AGENT_FORKED_BY = "orchestrator/mnspawn/spawning/fork"  # which becomes one
 

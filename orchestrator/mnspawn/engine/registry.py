@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from mnspawn_agent import ours
 from mnspawn_inventory import Host
 
 from ..errors import UsageError
@@ -76,10 +77,16 @@ class Registry:
     def folder(self, run: str) -> Path:
         return self.root / run
 
+    def _make(self, run: str) -> Path:
+        return Path(ours.make(str(self.root.parent), self.root.name, run))
+
+    def _secure(self, *run: str) -> Path:
+        """The folder of a run, or of all; raises OSError when it is not there or others may have written in it."""
+        return Path(ours.secure(str(self.root.parent), self.root.name, *run))
+
     def remember(self, known: KnownRun) -> None:
         """Write a run down; raises OSError."""
-        folder = self.folder(known.run)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = self._make(known.run)
         host_fields = [{name: _plain(getattr(host, name)) for name in _HOST_FIELDS} for host in known.hosts]
         content = {f.name: getattr(known, f.name) for f in fields(known)}
         _write(folder / RUN_FILE, content | {"hosts": host_fields, "ssh": _plain(asdict(known.ssh))})
@@ -88,7 +95,7 @@ class Registry:
 
     def read(self, run: str) -> KnownRun:
         """Raises OSError, ValueError."""
-        content = json.loads((self.folder(run) / RUN_FILE).read_bytes())
+        content = json.loads((self._secure(run) / RUN_FILE).read_bytes())
         hosts = tuple(Host(**{**raw, "devices": _tuple(raw.get("devices"))}) for raw in content.pop("hosts"))
         ssh = content.pop("ssh")
         config = ssh.pop("config")
@@ -100,13 +107,22 @@ class Registry:
         return (self.folder(run) / RUN_FILE).exists()
 
     def known(self) -> Iterator[KnownRun]:
-        """Every run that can be read, the newest first; each is read when it is asked for."""
-        for run in self._in_order():
+        """Every run that can be read, the newest first; each is read when it is asked for.
+
+        Raises:
+            UsageError: others may have written in the folder.
+        """
+        try:
+            runs = self._in_order()
+        except ours.NotOurs as exc:
+            hint = "remove it, or make it this account's own (chown, chmod 700)"
+            raise UsageError(f"{exc.strerror}: what it says of runs can't be trusted", hint=hint) from exc
+        for run in runs:
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # removed meanwhile, or half written
                 yield self.read(run)
 
     def _in_order(self) -> list[str]:
-        """The ids of the runs, the newest first, from names and times of files alone."""
+        """The ids of the runs, the newest first, from names and times of files alone; raises NotOurs."""
         found = []
         for name in self._names():
             with contextlib.suppress(OSError):  # removed meanwhile, or not yet written
@@ -115,8 +131,8 @@ class Registry:
 
     def _names(self) -> list[str]:
         try:
-            return os.listdir(self.root)
-        except OSError:
+            return os.listdir(self._secure())
+        except FileNotFoundError:
             return []  # nothing was remembered yet
 
     def find(self, word: str) -> KnownRun:
@@ -135,8 +151,7 @@ class Registry:
     @contextlib.contextmanager
     def tended(self, run: str) -> Iterator[bool]:
         """Be the one who looks after a run; False when another one on this machine does already."""
-        folder = self.folder(run)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = self._make(run)
         fd = os.open(folder / "tender", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
@@ -153,7 +168,7 @@ class Registry:
     def tender(self, run: str) -> int | None:
         """The pid of the controller or keeper that looks after a run; None when nobody does."""
         try:
-            fd = os.open(self.folder(run) / "tender", os.O_RDWR | os.O_CLOEXEC)
+            fd = os.open(self._secure(run) / "tender", os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             return None
         try:
@@ -173,7 +188,7 @@ class Registry:
     def report(self, run: str) -> dict[str, Any] | None:
         """The report of a run that has ended, as far as this machine saw it."""
         try:
-            content = json.loads((self.folder(run) / "report.json").read_bytes())
+            content = json.loads((self._secure(run) / "report.json").read_bytes())
         except (OSError, ValueError):
             return None
         return content if isinstance(content, dict) else None
@@ -197,7 +212,7 @@ class Registry:
     def prune(self) -> None:
         """Remove the oldest runs beyond KEEP, and what controllers that were killed have left; reads no run.
 
-        Never what somebody looks after, nor a folder that somebody may just be making.
+        Never what somebody looks after, nor a folder that somebody may just be making. Raises OSError.
         """
         runs = self._in_order()
         for run in [*runs[KEEP:], *self._unborn(set(runs))]:

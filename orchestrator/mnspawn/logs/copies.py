@@ -19,6 +19,7 @@ from mnspawn.errors import UsageError
 from mnspawn.events import Event, RunFinished, RunStarting, Stream, TrainerOutput, TrainerStarted
 from mnspawn.logs.journal import EventsSink
 from mnspawn.logs.writer import ThreadedWriter, wait_written
+from mnspawn_agent import ours
 
 log = logging.getLogger(__name__)
 SUFFIXES = {Stream.STDOUT: "out", Stream.STDERR: "err"}
@@ -87,7 +88,7 @@ class LocalCopies:
             UsageError: files can't be put there.
         """
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            ours.make_missing(str(folder))
         except OSError as exc:
             raise UsageError(f"{folder}: {exc.strerror}", place="--log-dir") from exc
         if not os.access(folder, os.W_OK | os.X_OK):

@@ -13,6 +13,7 @@ from pathlib import Path
 from mnspawn.errors import UsageError
 from mnspawn.transport import keys
 from mnspawn.transport.patterns import matches_any
+from mnspawn_agent import ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class KnownHosts:
         shown = hashed(name) if hash_names else name
         file.put(Entry("", (shown,), key, path, file.lines + 1))
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            ours.make_missing(str(path.parent))
             _append(path, [_line(shown, key)])
         except OSError as exc:
             raise UsageError(f"can't write it: {exc.strerror}", place=str(path)) from exc
@@ -225,7 +226,7 @@ def write(path: Path, name: str, new: Sequence[bytes], *, hash_names: bool, repl
     shown = hashed(name) if hash_names else name
     lines = [_line(shown, key) for key in new if key not in known]
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ours.make_missing(str(path.parent))
         if replace and stale:
             _rewrite(path, {entry.number: entry for entry in stale}, name, lines)
         elif lines:
