@@ -15,7 +15,10 @@ WRITERS = 0o022
 
 
 class NotOurs(OSError):
-    """Somebody else could have put there what we would find; `filename` is the level, `strerror` the reason."""
+    """Somebody else could have put there what we would find; `filename` is the level, `strerror` names it, too."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(errno.EPERM, "%s %s" % (path, reason), path)
 
 
 def secure(root: str, *below: str) -> str:
@@ -87,13 +90,13 @@ def _check(path: str) -> None:
     status = os.lstat(path)
     mode = stat.S_IMODE(status.st_mode)
     if stat.S_ISLNK(status.st_mode):
-        raise NotOurs(errno.EPERM, "is a symbolic link", path)
+        raise NotOurs(path, "is a symbolic link")
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
     if status.st_uid != os.getuid():
-        raise NotOurs(errno.EPERM, "belongs to uid %d" % status.st_uid, path)
+        raise NotOurs(path, "belongs to uid %d" % status.st_uid)
     if mode & WRITERS:
-        raise NotOurs(errno.EPERM, "others can write to it (mode %04o)" % mode, path)
+        raise NotOurs(path, "can be written to by others (mode %04o)" % mode)
     if mode & OTHERS:
         os.chmod(path, mode & ~OTHERS)
 
@@ -109,10 +112,10 @@ def _check_above(path: str) -> None:
     while True:
         status = os.lstat(level)
         if status.st_uid not in (0, system, os.getuid()):
-            raise NotOurs(errno.EPERM, "belongs to uid %d" % status.st_uid, level)
+            raise NotOurs(level, "belongs to uid %d" % status.st_uid)
         if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
             mode = stat.S_IMODE(status.st_mode)
-            raise NotOurs(errno.EPERM, "others can rename what is in it (mode %04o)" % mode, level)
+            raise NotOurs(level, "lets others rename what is in it (mode %04o)" % mode)
         if level == os.path.dirname(level):
             return
         level = os.path.dirname(level)

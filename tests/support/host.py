@@ -225,6 +225,12 @@ class VirtualHost:
         path.write_text(text)
         path.chmod(mode)
 
+    def start_command(self, *argv: str, env: Mapping[str, str] | None = None, **popen: Any) -> Running:
+        """Start a command inside as root, past SSH. Use it in a `with` statement."""
+        enter = ["nsenter", "--target", str(self._init), "--mount", "--uts", "--ipc", "--net", "--pid", "--wdns=/"]
+        base = {"PATH": PATH, "HOME": "/root", "USER": "root", "LANG": "C.UTF-8"}
+        return Running([*enter, *argv], env={**base, **(env or {})}, cwd=Path("/"), **popen)
+
     def run(
         self,
         *argv: str,
@@ -232,10 +238,8 @@ class VirtualHost:
         env: Mapping[str, str] | None = None,
         **popen: Any,
     ) -> Finished:
-        """Run a command inside as root, past SSH."""
-        enter = ["nsenter", "--target", str(self._init), "--mount", "--uts", "--ipc", "--net", "--pid", "--wdns=/"]
-        base = {"PATH": PATH, "HOME": "/root", "USER": "root", "LANG": "C.UTF-8"}
-        with Running([*enter, *argv], env={**base, **(env or {})}, cwd=Path("/"), **popen) as running:
+        """Run a command inside as root, past SSH, to its end."""
+        with self.start_command(*argv, env=env, **popen) as running:
             return running.wait(timeout)
 
     def processes(self, run_id: str | None = None) -> list[HostProcess]:

@@ -55,9 +55,10 @@ def try_places() -> Tuple[str, List[str]]:
                 finally:
                     os.unlink(probe)
             return place, reasons
+        except ours.NotOurs as error:
+            reasons.append(str(error.strerror))
         except OSError as error:
-            culprit = error.filename if isinstance(error, ours.NotOurs) else place  # it can be a folder on the way
-            reasons.append("%s: %s" % (culprit, error.strerror or error))
+            reasons.append("%s: %s" % (place, error.strerror or error))
     return "", reasons
 
 

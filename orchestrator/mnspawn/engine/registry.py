@@ -202,7 +202,8 @@ class Registry:
                 self.write_report(run, before.with_news(later).describe())
 
     def forget(self, run: str) -> None:
-        shutil.rmtree(self.folder(run), ignore_errors=True)
+        with contextlib.suppress(OSError):  # it is not there, or not ours
+            shutil.rmtree(self._secure(run), ignore_errors=True)
 
     def forget_unborn(self, run: str) -> None:
         """Remove the folder of a run that could not be remembered."""
@@ -212,9 +213,12 @@ class Registry:
     def prune(self) -> None:
         """Remove the oldest runs beyond KEEP, and what controllers that were killed have left; reads no run.
 
-        Never what somebody looks after, nor a folder that somebody may just be making. Raises OSError.
+        Never what somebody looks after, nor a folder that somebody may just be making.
         """
-        runs = self._in_order()
+        try:
+            runs = self._in_order()
+        except OSError:
+            return  # it can't be read, or is not ours alone: whoever uses it is told
         for run in [*runs[KEEP:], *self._unborn(set(runs))]:
             if self.tender(run) is None:
                 self.forget(run)
