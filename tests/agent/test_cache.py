@@ -252,3 +252,13 @@ def test_an_archive_that_is_cut_short_on_the_way_runs_nothing(account: Account) 
         assert done.returncode == 1
         assert done.stdout.split() == [part for word in words for part in (b"MNSPAWN", nonce.encode(), word)]
         assert list(account.home.iterdir()) == []
+
+
+def test_modules_in_the_folder_where_an_agent_starts_are_not_its_own(account: Account, agent_python: Path) -> None:
+    """sshd starts it in the home, which can be a place for everybody, such as /tmp."""
+    account.python = agent_python
+    account.inside = ("/bin/sh", "-c", 'cd "$HOME" && exec "$@"', "sh")
+    names = ["binascii", "hashlib", "json", "random", "resource", "selectors", "socket", "subprocess", "zlib"]
+    for name in names:
+        (account.home / f"{name}.py").write_text("raise SystemExit('executed')")
+    run_something(account)

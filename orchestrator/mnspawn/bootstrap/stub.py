@@ -56,11 +56,13 @@ from mnspawn_agent.main import main
 sys.exit(main(A[6:],A[5],bool(F)))
 """
 
-# $0 the interpreters to try, $1 the stub, $2 the nonce; the rest is the stub's
+# $0 the interpreters to try, $1 the stub, $2 the nonce; the rest is the stub's. What -c puts on sys.path goes first: it
+# stands for the working folder, and a socket.py there, whoever left it, is not what is to be imported.
 SHELL = (
     "for p in $0; do case $p in \\~/*) p=$HOME/${p#??};; esac; "
     'command -v "$p" >/dev/null 2>&1 && exec "$p" -S -E -s -c '
-    '"import sys,zlib,binascii;exec(zlib.decompress(binascii.a2b_base64(sys.argv[1])))" "$@"; '
+    '"import sys;sys.path[:]=[p for p in sys.path if p];import zlib,binascii;'
+    'exec(zlib.decompress(binascii.a2b_base64(sys.argv[1])))" "$@"; '
     'done; echo; echo "MNSPAWN $2 nopython"'
 )
 INTERPRETERS = "python3 python /usr/libexec/platform-python"
