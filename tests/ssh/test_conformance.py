@@ -1,7 +1,9 @@
 """One suite for every transport: what the engine relies on, whichever carries it."""
 
 import asyncio
+import gc
 import os
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -42,6 +44,23 @@ async def test_what_goes_in_comes_out(place: Place) -> None:
     await process.write_eof()
     assert await read_all(process) == b""
     assert await process.wait() == 0
+
+
+async def test_nothing_is_kept_of_a_connection_that_was_closed(place: Place) -> None:
+    if place.name in ("local", "memory"):
+        pytest.skip("they are for tests, which look at what went over them")
+    connection = await place.connect()
+    process = await connection.run("true")
+    assert await read_all(process) == b""
+    await connection.close()
+    kept = weakref.ref(connection), weakref.ref(process)
+    del connection, process
+
+    def is_kept() -> bool:
+        gc.collect()
+        return any(one() is not None for one in kept)
+
+    await wait_until_async(lambda: not is_kept(), 10)
 
 
 async def test_a_closed_stdin_leaves_stdout_open(place: Place) -> None:

@@ -125,11 +125,14 @@ async def enter(
     try:
         async with asyncio.timeout(timeout):
             word, rest = await _read_line(process, rest, host)
+        if word == b"here":
+            return process, diagnostics, rest
     except TimeoutError:
         await abandon(process, diagnostics)
         raise BootstrapError("the host does not answer", host=host) from None
-    if word == b"here":
-        return process, diagnostics, rest
+    except BaseException:
+        await abandon(process, diagnostics)
+        raise
     await abandon(process, diagnostics)
     return None
 

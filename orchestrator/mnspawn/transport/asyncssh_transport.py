@@ -102,9 +102,11 @@ class _Client(asyncssh.SSHClient):
 class _Connection:
     """A Connection over one asyncssh client connection."""
 
-    def __init__(self, hop: Hop, conn: asyncssh.SSHClientConnection) -> None:
+    def __init__(self, hop: Hop, conn: asyncssh.SSHClientConnection, open_ones: "set[_Connection]") -> None:
         self._hop = hop
         self._conn = conn
+        self._open_ones = open_ones
+        open_ones.add(self)
 
     async def run(self, command: str) -> Process:
         with translate(self._hop, None):
@@ -114,6 +116,7 @@ class _Connection:
         return cast(Process, process)
 
     async def close(self) -> None:
+        self._open_ones.discard(self)
         await _hang_up(self._conn)
 
 
@@ -128,7 +131,7 @@ class AsyncsshTransport:
         self._keyring = Keyring()
         self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
         self._jump_locks: dict[str, asyncio.Lock] = {}
-        self._connections: list[_Connection] = []
+        self._connections: set[_Connection] = set()  # that are open
 
     def endpoint(self, target: Target) -> str:
         hop = self._router.hop(target)
@@ -137,9 +140,7 @@ class AsyncsshTransport:
 
     async def connect(self, target: Target) -> _Connection:
         hop = self._router.hop(target)
-        connection = _Connection(hop, await self._open(hop, hop.connect_timeout))
-        self._connections.append(connection)
-        return connection
+        return _Connection(hop, await self._open(hop, hop.connect_timeout), self._connections)
 
     async def host_key(self, target: Target, kind: str) -> bytes | None:
         """The host's key of a type, from the server itself and unchecked; None when it has none.
@@ -163,7 +164,7 @@ class AsyncsshTransport:
 
     async def close(self) -> None:
         self._router.close()
-        for connection in self._connections:
+        for connection in list(self._connections):
             await connection.close()
         for conn in self._jumps.values():
             await _hang_up(conn)

@@ -143,6 +143,11 @@ class _Process(_Ssh):
 
     was_killed = False
 
+    @property
+    def is_over(self) -> bool:
+        """Its end was seen and its pipes were given back."""
+        return self.has_ended and self._is_closed
+
     async def close(self) -> None:
         self.log.close()
         if not self.has_ended:
@@ -152,12 +157,20 @@ class _Process(_Ssh):
 
 
 class _Connection:
-    def __init__(self, target: Target, argv: list[str], folder: Path, master: ChildProcess | None, log: _Log) -> None:
+    def __init__(
+        self,
+        target: Target,
+        argv: list[str],
+        master: ChildProcess | None,
+        log: _Log,
+        open_ones: "set[_Connection]",
+    ) -> None:
         self._target = target
         self._argv = argv
-        self._folder = folder
         self._master = master
         self._log = log
+        self._open_ones = open_ones
+        open_ones.add(self)
         self._count = 0
         self._processes: list[_Process] = []
         self._is_closed = False
@@ -166,10 +179,10 @@ class _Connection:
         if self._is_closed or (self._master is not None and self._master.has_ended):
             raise ConnectionClosed("the connection is gone", host=self._target.name)
         self._count += 1
-        log = _Log(self._folder / f"{self._log.path.name}.{self._count}")
+        log = _Log(self._log.path.with_name(f"{self._log.path.name}.{self._count}"))
         argv = [*self._argv, "-v", "-E", str(log.path), "--", self._target.name, command]
         process = _Process(argv, log, self._log)
-        self._processes.append(process)
+        self._processes = [one for one in self._processes if not one.is_over] + [process]
         opened = openssh_log.SESSION_OPENED if self._master is not None else "session id"
         if not await log.wait_for(opened):
             await process.close()
@@ -185,6 +198,7 @@ class _Connection:
         if self._is_closed:
             return
         self._is_closed = True
+        self._open_ones.discard(self)
         for process in self._processes:
             await process.close()
         if self._master is not None:
@@ -202,7 +216,7 @@ class OpensshTransport:
         self._options = options
         self._ssh = shutil.which("ssh")
         self._count = 0
-        self._connections: list[_Connection] = []
+        self._connections: set[_Connection] = set()  # that are open
         self._host_keys = HostKeys()
         self._inputs = Inputs(self._host_keys)
         self._router: Router | None = None
@@ -256,17 +270,15 @@ class OpensshTransport:
         self._count += 1
         log = _Log(self._folder / f"log{self._count}")
         try:
-            connection = await self._connect(target, log)
+            return await self._connect(target, log)
         except BaseException:
             log.close()
             raise
-        self._connections.append(connection)
-        return connection
 
     async def _connect(self, target: Target, log: _Log) -> _Connection:
         argv = self.argv(target)
         if await self._has_session(argv, target):
-            return _Connection(target, argv, self._folder, None, log)
+            return _Connection(target, argv, None, log, self._connections)
         control = str(log.path.with_name(log.path.name.removeprefix("log")))  # of this host alone, as its log is
         own = ["-o", "ControlMaster=yes", "-o", f"ControlPath={control}", "-o", "ControlPersist=no"]
         master = _Ssh([*leash(), *argv, *own, "-N", "-v", "-E", str(log.path), "--", target.name], log)
@@ -286,7 +298,7 @@ class OpensshTransport:
             raise self._explain(log.text, target, said)
         # should the master refuse, ssh would dial anew: this makes it give up instead
         through = ["-o", "ControlMaster=no", "-o", f"ControlPath={control}", "-o", "ProxyCommand=/bin/false"]
-        return _Connection(target, [*self.argv(Target(target.name)), *through], self._folder, master, log)
+        return _Connection(target, [*self.argv(Target(target.name)), *through], master, log, self._connections)
 
     def _explain(self, log: str, target: Target, said: str) -> HostError | UsageError:
         """What ssh ended for. It passes over broken lines of known_hosts in silence: we look for them."""
@@ -357,7 +369,7 @@ class OpensshTransport:
     async def close(self) -> None:
         if self._router is not None:
             self._router.close()
-        for connection in self._connections:
+        for connection in list(self._connections):
             await connection.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -156,6 +156,11 @@ class Process:
         self._stdout.discard()
         self._stderr.discard()
 
+    @property
+    def is_over(self) -> bool:
+        """It was closed, and its writer has ended."""
+        return self._closed.is_set() and not self._writer.is_alive()
+
     def join(self) -> None:
         """Wait for the writer; the transport is closed, so that nothing can hold it up."""
         self._finish()

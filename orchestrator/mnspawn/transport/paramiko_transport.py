@@ -38,21 +38,22 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it has t
 class _Connection:
     """A Connection over one paramiko transport."""
 
-    def __init__(self, hop: Hop, client: SignallingTransport, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, hop: Hop, client: SignallingTransport, shared: "_Shared") -> None:
         self._hop = hop
-        self.client = client
-        self._pool = pool
+        self._client = client
+        self._shared = shared
+        shared.connections.add(self)
         self._processes: list[Process] = []
 
     async def run(self, command: str) -> Process:
-        channel = await asyncio.get_running_loop().run_in_executor(self._pool, self._start, command)
+        channel = await asyncio.get_running_loop().run_in_executor(self._shared.pool, self._start, command)
         process = Process(channel)
-        self._processes.append(process)
+        self._processes = [one for one in self._processes if not one.is_over] + [process]
         return process
 
     def _start(self, command: str) -> paramiko.Channel:
         with translate(self._hop, None):
-            channel = self.client.open_session(window_size=WINDOW, max_packet_size=_PACKET)
+            channel = self._client.open_session(window_size=WINDOW, max_packet_size=_PACKET)
             for name, text in self._hop.env:
                 with contextlib.suppress(paramiko.SSHException):  # AcceptEnv does not have it: as ssh
                     channel.set_environment_variable(name, text)
@@ -60,10 +61,26 @@ class _Connection:
         return channel
 
     async def close(self) -> None:
-        self.client.close()
+        self._client.close()
         for process in self._processes:
             await process.close()
             process.join()
+        self._shared.connections.discard(self)
+        self._shared.closing = [one for one in self._shared.closing if one.is_alive()] + [self._client]
+
+
+class _Shared:
+    """What the connections of a transport share.
+
+    Attributes:
+        connections: that are open.
+        closing: whose threads may not have ended yet.
+    """
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="paramiko connect")
+        self.connections: set[_Connection] = set()
+        self.closing: list[SignallingTransport] = []
 
 
 class ParamikoTransport:
@@ -74,10 +91,9 @@ class ParamikoTransport:
         self._dialler = sockets.Dialler()
         self._host_keys = HostKeys()
         self._inputs = Inputs(self._host_keys)
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="paramiko connect")
+        self._shared = _Shared()
         self._jumps: dict[str, SignallingTransport] = {}
         self._jump_locks: dict[str, asyncio.Lock] = {}
-        self._connections: list[_Connection] = []
 
     def endpoint(self, target: Target) -> str:
         hop = self._router.hop(target)
@@ -90,21 +106,19 @@ class ParamikoTransport:
 
     async def connect(self, target: Target) -> _Connection:
         hop = self._router.hop(target)
-        connection = _Connection(hop, await self._open(hop, hop.connect_timeout), self._pool)
-        self._connections.append(connection)
-        return connection
+        return _Connection(hop, await self._open(hop, hop.connect_timeout), self._shared)
 
     async def close(self) -> None:
         self._router.close()
-        for connection in self._connections:
+        for connection in list(self._shared.connections):
             await connection.close()
         for jump in self._jumps.values():
             jump.close()
-        for client in [*self._jumps.values(), *(connection.client for connection in self._connections)]:
+        for client in [*self._jumps.values(), *self._shared.closing]:
             client.join(1.0)  # its thread looks at its socket ten times a second
         self._jumps.clear()
         self._dialler.close()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._shared.pool.shutdown(wait=True, cancel_futures=True)
 
     async def _open(self, hop: Hop, timeout: float) -> SignallingTransport:
         deadline = time.monotonic() + timeout
@@ -122,7 +136,7 @@ class ParamikoTransport:
 
     async def _in_thread(self, work: Callable[[], T], abort: Callable[[], None]) -> T:
         """Run `work` in a thread; when nobody waits for it any more, make it end and see it end."""
-        future = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        future = asyncio.get_running_loop().run_in_executor(self._shared.pool, work)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:

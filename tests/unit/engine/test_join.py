@@ -2,11 +2,14 @@ import asyncio
 import re
 import zlib
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from mnspawn.bootstrap import bundle, stub
 from mnspawn.engine import join
+from mnspawn.engine.ask import ask_on
 from mnspawn.errors import (
     BootstrapError,
     ChannelRefused,
@@ -17,7 +20,8 @@ from mnspawn.errors import (
     UsageError,
 )
 from mnspawn.transport.base import Target
-from mnspawn.transport.memory import MemoryConnection, MemoryHost, MemoryTransport, Stdio
+from mnspawn.transport.memory import MemoryConnection, MemoryHost, MemoryProcess, MemoryTransport, Stdio
+from tests.support import wait_until_async
 
 Talk = Callable[[Stdio, str], Awaitable[int]]
 
@@ -296,3 +300,88 @@ async def test_an_agent_that_ends_before_it_says_anything_is_told_with_its_last_
         await join.first_words(process, diagnostics, "h1", asyncio.get_running_loop().time() + 5.0)
     await join.abandon(process, diagnostics)
     await connection.close()
+
+
+# -- nothing is left of a way in that came to nothing
+
+
+class Counted:
+    """A connection that counts the commands which were started on it, and those that were given up."""
+
+    def __init__(self, connection: MemoryConnection) -> None:
+        self._connection = connection
+        self.started = self.closed = 0
+
+    async def run(self, command: str) -> MemoryProcess:
+        process = await self._connection.run(command)
+        self.started += 1
+        close = process.close
+
+        async def closing() -> None:
+            self.closed += 1
+            await close()
+
+        process.close = closing  # type: ignore[method-assign]
+        return process
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+SILENT = saying(b"\nMNSPAWN NONCE have\n")
+WAYS_OUT = {
+    "it is not there": saying(b"\nMNSPAWN NONCE have\ngone\n"),
+    "it ends before a word": saying(b"\nMNSPAWN NONCE have\n", stays=False),
+    "it says more than a word": saying(b"\nMNSPAWN NONCE have\n", *[b"x" * 50_000] * 3),
+    "no agent": saying(b"\nMNSPAWN NONCE nopython\n", stays=False),
+    "it is silent": SILENT,
+}
+
+
+@pytest.mark.parametrize("way", [join.enter, join.reap, ask_on])
+@pytest.mark.parametrize("talk", WAYS_OUT.values(), ids=WAYS_OUT)
+async def test_a_way_in_that_fails_leaves_no_process_and_no_task(way: Callable[..., Any], talk: Talk) -> None:
+    connection = Counted(await connect(talk))
+    with suppress(HostError):
+        if way is join.enter:
+            await join.enter(connection, "h1", ("attach", "r1", "0"), None, 0.2)
+        elif way is join.reap:
+            await join.reap(connection, "h1", "r1", 0, None, 0.2)
+        else:
+            await ask_on(connection, "h1", ("list",), None, 0.2)
+    assert (connection.started, connection.closed) == (1, 1)
+    assert readers() == []
+    await connection.close()
+
+
+@pytest.mark.parametrize("way", ["enter", "reap", "ask"])
+async def test_a_way_in_that_is_cancelled_leaves_no_process_and_no_task(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came_up: list[object] = []
+    bring_up = join.join
+
+    async def joining(*words: Any) -> Any:
+        came_up.append(await bring_up(*words))
+        return came_up[-1]
+
+    monkeypatch.setattr(join, "join", joining)
+    connection = Counted(await connect(SILENT))
+    if way == "enter":
+        task: asyncio.Task[Any] = asyncio.create_task(join.enter(connection, "h1", ("attach", "r", "0"), None, 60.0))
+    elif way == "reap":
+        task = asyncio.create_task(join.reap(connection, "h1", "r", 0, None, 60.0))
+    else:
+        task = asyncio.create_task(ask_on(connection, "h1", ("list",), None, 60.0))
+    await wait_until_async(lambda: came_up, 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (connection.started, connection.closed) == (1, 1)
+    assert readers() == []
+    await connection.close()
+
+
+def readers() -> list[str]:
+    """Tasks that read what processes say on stderr."""
+    return [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "diagnostics"]
