@@ -9,7 +9,6 @@ sandbox on this machine removes the folder.
 import asyncio
 import contextlib
 import ctypes
-import fcntl
 import json
 import os
 import pwd
@@ -24,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from mnspawn import leftovers
 from mnspawn.errors import HostError, UsageError
 from mnspawn.transport.base import SshOptions, Target
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from mnspawn.sandbox_host import SandboxHost
 
 PREFIX = "mnspawn-sandbox-"
-LOCK = "lock"
 MAX_HOSTS = 250  # one loopback address each
 _START = 20.0  # seconds: a loaded machine takes a few for the import alone
 _STOP = 10.0
@@ -61,7 +60,7 @@ class Sandbox:
         self.options = SshOptions()
 
     async def __aenter__(self) -> Self:
-        remove_leftovers()
+        leftovers.sweep(PREFIX)
         self._root = Path(tempfile.mkdtemp(prefix=PREFIX))
         try:
             await self._start()
@@ -118,32 +117,21 @@ class Sandbox:
         shutil.rmtree(self._root, ignore_errors=True)  # gone already, unless the server was killed
 
 
-def remove_leftovers() -> None:
-    """Remove folders of sandboxes whose server was killed before it could."""
-    for root in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
-        # another user's, or one that its own server removes at this moment
-        with contextlib.suppress(OSError), open(root / LOCK) as lock:
-            if root.lstat().st_uid == os.getuid():
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(root, ignore_errors=True)
-
-
 # -- what runs in the server's process
 
 
 def serve(settings: dict[str, Any]) -> None:
     """Serve hosts until stdin ends, then leave nothing behind."""
     root = Path(settings["root"])
-    with open(root / (LOCK + ".new"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        os.rename(lock.name, root / LOCK)  # never seen unlocked, or a sandbox that starts now would remove us
-        if sys.platform == "linux":  # orphans of the hosts' programs become our children, so that we can end them
-            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        try:
-            asyncio.run(_serve(root, settings["count"]))
-        finally:
-            kill_descendants()
-            shutil.rmtree(root, ignore_errors=True)
+    lock = leftovers.own(root)
+    if sys.platform == "linux":  # orphans of the hosts' programs become our children, so that we can end them
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        asyncio.run(_serve(root, settings["count"]))
+    finally:
+        kill_descendants()
+        shutil.rmtree(root, ignore_errors=True)
+        os.close(lock)
 
 
 async def _serve(root: Path, count: int) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn import transport
+from mnspawn import leftovers, transport
 from mnspawn.errors import UsageError
-from mnspawn.sandbox import PREFIX, Sandbox, remove_leftovers
+from mnspawn.sandbox import PREFIX, Sandbox
 from mnspawn.transport import RemoteProcess, Transport
 from tests.support import wait_until, wait_until_async
 
@@ -148,7 +148,7 @@ async def test_what_still_runs_is_killed_at_the_end_daemons_included() -> None:
 
 HOLD = """
 import asyncio, sys
-from mnspawn import transport
+from mnspawn import leftovers, transport
 from mnspawn.sandbox import Sandbox
 
 async def main():
@@ -181,7 +181,7 @@ def test_a_folder_whose_server_was_killed_goes_with_the_next_sandbox() -> None:
     assert len(roots()) == 1
 
     def is_removed() -> bool:
-        remove_leftovers()
+        leftovers.sweep(PREFIX)
         return not roots()
 
     wait_until(is_removed)

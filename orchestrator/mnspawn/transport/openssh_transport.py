@@ -7,15 +7,12 @@ used; each command is one more ssh that speaks to the master. Limits: see marks.
 import asyncio
 import contextlib
 import math
-import os
-import re
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
+from mnspawn import leftovers
 from mnspawn.errors import (
     ChannelRefused,
     ConnectionClosed,
@@ -33,9 +30,11 @@ from mnspawn.transport.child import ChildProcess, end, leash
 from mnspawn.transport.host_keys import HostKeys
 from mnspawn.transport.inputs import Inputs
 from mnspawn.transport.names import UnsafeName, check_host, check_user
+from mnspawn.transport.openssh_process import KEPT, Log, Process, Ssh
 from mnspawn.transport.route import ACCEPT_NEW, Hop, Router
 from mnspawn.transport.ssh_config import HostConfig
 
+PREFIX = "mnspawn-ssh-"  # of folders; short: the path of a socket in one has 107 bytes
 _LAST_WORDS = 0.5  # seconds
 # what makes ssh something else than a wire to a command
 _HARMLESS = {"ForkAfterAuthentication": "no", "StdinNull": "no"}
@@ -43,117 +42,6 @@ _SAYS_SO = 2.0  # seconds for ssh to read its configuration
 # settings by which ssh itself may know hosts, and prove who we are, without known_hosts and key files
 _KNOW_HOSTS = ("controlpath", "knownhostscommand", "verifyhostkeydns")
 _PROVE_US = ("controlpath", "gssapiauthentication", "hostbasedauthentication", "pkcs11provider")
-_KEPT = 1 << 20  # of a log: about 500 bytes for each command
-
-
-class _Log:
-    """What one ssh says of itself, through a named pipe: its -E; its stderr is the remote command's alone."""
-
-    def __init__(self, path: Path) -> None:
-        os.mkfifo(path, 0o600)
-        self.path = path
-        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._fd, self._on_readable)
-        self._grown = asyncio.Event()
-        self._has_begun = False
-        self.text = ""
-        self.has_ended = False
-
-    def _on_readable(self) -> None:
-        try:
-            chunk = os.read(self._fd, _KEPT)
-        except BlockingIOError:
-            return
-        if not chunk:
-            self.close()
-        elif len(self.text) < _KEPT:
-            self.text += chunk.decode("utf-8", "replace")
-        self._grown.set()
-
-    def finish(self) -> None:
-        """Its writer is gone, if there ever was one: read the rest."""
-        self.drain()
-        self.close()
-
-    def drain(self) -> None:
-        """Read what is there."""
-        size = -1
-        while not self.has_ended and size != len(self.text):
-            size = len(self.text)
-            self._on_readable()
-
-    async def wait_for(self, words: str) -> bool:
-        """Until it says these words, or nothing more."""
-        while words not in self.text and not self.has_ended:
-            self._grown.clear()
-            await self._grown.wait()
-        return words in self.text
-
-    def close(self) -> None:
-        if not self.has_ended:
-            self.has_ended = True
-            self._loop.remove_reader(self._fd)
-            os.close(self._fd)
-            self.path.unlink(missing_ok=True)
-            self._grown.set()
-
-
-class _Ssh(ChildProcess):
-    """One ssh with its log."""
-
-    def __init__(self, argv: list[str], log: _Log) -> None:
-        self.log = log
-        super().__init__(argv)
-
-    def on_end(self) -> None:
-        self.log.finish()
-
-    def kill(self, signum: int = signal.SIGKILL) -> None:
-        """Signal it, and the ProxyCommand that it may have: they are a process group of their own."""
-        if not self.has_ended:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._piped.pid, signum)
-
-
-class _Process(_Ssh):
-    """One ssh that runs a command through the master."""
-
-    def __init__(self, argv: list[str], log: _Log, master_log: _Log) -> None:
-        self._master_log = master_log
-        self._since = len(master_log.text)
-        super().__init__(argv, log)
-
-    async def wait(self) -> int | None:
-        """255 stands for a command's own 255, and for a death by signal, which ssh does not tell."""
-        status = await super().wait()
-        return None if self.was_killed or (status == 255 and not self._was_told()) else status
-
-    def _was_told(self) -> bool:
-        """Whether the server said how the command ended; with a session of the user we can't know."""
-        if (opened := re.search(rf"{openssh_log.SESSION_OPENED}: (\d+)", self.log.text)) is None:
-            return True
-        self._master_log.drain()
-        said = self._master_log.text[self._since :]
-        return re.search(rf"channel {opened.group(1)} rtype exit-s", said) is not None or not self._has_master
-
-    @property
-    def _has_master(self) -> bool:
-        return openssh_log.CONNECTED in self._master_log.text
-
-    was_killed = False
-
-    @property
-    def is_over(self) -> bool:
-        """Its end was seen and its pipes were given back."""
-        return self.has_ended and self._is_closed
-
-    async def close(self) -> None:
-        self.log.close()
-        if not self.has_ended:
-            self.was_killed = True
-            self.kill(signal.SIGTERM)
-        await super().close()
 
 
 class _Connection:
@@ -162,7 +50,7 @@ class _Connection:
         target: Target,
         argv: list[str],
         master: ChildProcess | None,
-        log: _Log,
+        log: Log,
         open_ones: "set[_Connection]",
     ) -> None:
         self._target = target
@@ -172,16 +60,16 @@ class _Connection:
         self._open_ones = open_ones
         open_ones.add(self)
         self._count = 0
-        self._processes: list[_Process] = []
+        self._processes: list[Process] = []
         self._is_closed = False
 
-    async def run(self, command: str) -> _Process:
+    async def run(self, command: str) -> Process:
         if self._is_closed or (self._master is not None and self._master.has_ended):
             raise ConnectionClosed("the connection is gone", host=self._target.name)
         self._count += 1
-        log = _Log(self._log.path.with_name(f"{self._log.path.name}.{self._count}"))
+        log = Log(self._log.path.with_name(f"{self._log.path.name}.{self._count}"))
         argv = [*self._argv, "-v", "-E", str(log.path), "--", self._target.name, command]
-        process = _Process(argv, log, self._log)
+        process = Process(argv, log, self._log)
         self._processes = [one for one in self._processes if not one.is_over] + [process]
         opened = openssh_log.SESSION_OPENED if self._master is not None else "session id"
         if not await log.wait_for(opened):
@@ -225,7 +113,7 @@ class OpensshTransport:
         except UsageError:
             if self._refuses_config():  # what it knows and we don't is no error
                 raise
-        self._folder = Path(tempfile.mkdtemp(prefix="mnspawn-ssh-"))  # short: the path of a socket in it has 107 bytes
+        self._folder = leftovers.Folder(PREFIX)
 
     def endpoint(self, target: Target) -> str:
         hop = self._hop(target)
@@ -268,20 +156,20 @@ class OpensshTransport:
             hint = "install openssh-client, or use --transport asyncssh"
             raise TransportUnavailable("there is no ssh program here", host=target.name, hint=hint)
         self._count += 1
-        log = _Log(self._folder / f"log{self._count}")
+        log = Log(self._folder.path / f"log{self._count}")
         try:
             return await self._connect(target, log)
         except BaseException:
             log.close()
             raise
 
-    async def _connect(self, target: Target, log: _Log) -> _Connection:
+    async def _connect(self, target: Target, log: Log) -> _Connection:
         argv = self.argv(target)
         if await self._has_session(argv, target):
             return _Connection(target, argv, None, log, self._connections)
         control = str(log.path.with_name(log.path.name.removeprefix("log")))  # of this host alone, as its log is
         own = ["-o", "ControlMaster=yes", "-o", f"ControlPath={control}", "-o", "ControlPersist=no"]
-        master = _Ssh([*leash(), *argv, *own, "-N", "-v", "-E", str(log.path), "--", target.name], log)
+        master = Ssh([*leash(), *argv, *own, "-N", "-v", "-E", str(log.path), "--", target.name], log)
         timeout = self._options.connect_timeout
         try:
             async with asyncio.timeout(timeout):
@@ -371,7 +259,7 @@ class OpensshTransport:
             self._router.close()
         for connection in list(self._connections):
             await connection.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
 
 
 def _check_names(target: Target) -> None:
@@ -394,6 +282,6 @@ async def _words(ssh: ChildProcess) -> str:
     said = b""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_LAST_WORDS):
-            while len(said) < _KEPT and (chunk := await ssh.read_diagnostics()):
+            while len(said) < KEPT and (chunk := await ssh.read_diagnostics()):
                 said += chunk
     return said.decode("utf-8", "replace")
