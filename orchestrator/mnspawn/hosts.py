@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from mnspawn_inventory import Host
 
 from .core.checkup import CHECKS, Finding
+from .core.facts import CheckupFacts, Device, HostFacts
 from .core.remote_command import compose, worst
 from .engine.checkup import Checkup, Examined
 from .engine.effective import Effective, effective
@@ -19,9 +20,12 @@ from .transport.base import SshOptions
 
 __all__ = [
     "CHECKS",
+    "CheckupFacts",
+    "Device",
     "Effective",
     "Examined",
     "Finding",
+    "HostFacts",
     "Known",
     "OnOutput",
     "Outcome",

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from mnspawn._version import __version__
 from mnspawn.bootstrap import bundle, stub
 from mnspawn.bootstrap.stub import Handshake
-from mnspawn.core.session import Drained, Hello, HostSession, Output, Prepared, Refused, SessionEvent
+from mnspawn.core.session import Drained, Hello, HostSession, Output, Prepared, Refused, SessionEvent, Speaker
 from mnspawn.engine.prepare import Preparation, load_cargo, start_message
 from mnspawn.engine.request import RunRequest
 from mnspawn.plan import Program
@@ -28,6 +28,7 @@ E = TypeVar("E")
 
 DEADLINE = 20.0
 WINDOW = 1 << 20
+SPEAKERS = {"watch": Speaker.WATCHER, "tail": Speaker.TAILER}
 RUN = f"live-{secrets.token_hex(4)}"  # a sweep ends what carries it, on the whole machine
 
 
@@ -78,7 +79,7 @@ class Live:
         gives_archive: bool = True,
     ) -> None:
         self.account = account
-        self.session = session or HostSession(time.monotonic(), WINDOW)
+        self.session = session or HostSession(time.monotonic(), WINDOW, speaker=SPEAKERS.get(words[0], Speaker.AGENT))
         self.events: list[SessionEvent] = []
         self._request: RunRequest | None = None
         archive = bundle.build()
@@ -121,6 +122,13 @@ class Live:
             self._first += chunk
         line, _, self._first = self._first.partition(b"\n")
         return line
+
+    def read_up_to(self, text: bytes) -> None:
+        """Wait until a text is in what came; all of it is still there for the session."""
+        while text not in self._first:
+            chunk = self.read()
+            assert chunk, self.stderr
+            self._first += chunk
 
     def write(self, chunk: bytes) -> None:
         assert self.process.stdin is not None
@@ -193,7 +201,7 @@ class Live:
 
     # -- a run
     def hello(self) -> Mapping[str, Any]:
-        return self.until_a(Hello).facts
+        return self.until_a(Hello).facts.describe()
 
     def prepare(self, *argv: str, **options: Any) -> Prepared:
         """Ask for a run of a command (or of `program=`); gives what was answered."""

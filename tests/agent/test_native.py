@@ -55,7 +55,7 @@ def test_answers_about_a_home_that_is_not_ascii_are_spelt_as_the_controller_know
             assert [pod["path"] for pod in json.loads(asked.read_line()) if pod["run"] == RUN] == [folder]
         with Live(account, ("watch", RUN, "0")) as watcher:
             assert watcher.read_line() == b"here"
-            assert watcher.hello()["root"] == folder
+            watcher.read_up_to(json.dumps(folder).encode())
         agent.send(messages.STOP, grace=0)
         agent.until_a(Complete)
         agent.finish()

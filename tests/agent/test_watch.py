@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.core.session import Gap, HostSession, NotStarted, Output, SessionEvent
+from mnspawn.core.session import Gap, HostSession, NotStarted, Output, SessionEvent, Speaker
 from mnspawn_agent.posix import rundir
 from mnspawn_agent.posix.marks import MarkWriter
 from mnspawn_agent.posix.watch import Watcher, _clock_shift
@@ -28,7 +28,7 @@ class Shown:
         self._pipes = [*os.pipe(), *os.pipe()]
         hello = {"version": "x", "facts": {}, "cached": True}
         self.watcher = Watcher(Wire(self._pipes[0], self._pipes[3]), str(folder), {"run": "r", "node_rank": 0}, hello)
-        self.session = HostSession(0.0, 1 << 20)
+        self.session = HostSession(0.0, 1 << 20, speaker=Speaker.WATCHER)
         self.session.send(messages.make(messages.WATCH, **WANTED))
         self.watcher._channel.receive(self.session.data_to_send(0.0), 0.0)
         self.watcher._take_events()

@@ -9,7 +9,7 @@ import pytest
 
 from mnspawn.core.run import RunMachine, RunState
 from mnspawn.core.said import Exited, Output, Started
-from mnspawn.core.session import Complete, HostSession
+from mnspawn.core.session import Complete, HostSession, Speaker
 from mnspawn.engine.answers import Answers
 from mnspawn.engine.audience import HIGH_WATER, Audience
 from mnspawn.engine.prepare import Preparation
@@ -100,7 +100,7 @@ def turn(machine: PodMachine, now: float) -> None:
 
 def output_behind_the_end(ranks: int) -> Callable[[], object]:
     """Every rank has ended, and then all their output arrives."""
-    session, agent = HostSession(0.0, 1 << 20), Channel(0.0)
+    session, agent = HostSession(0.0, 1 << 20, speaker=Speaker.WATCHER), Channel(0.0)
     sizes = [[rank, stream, 4] for rank in range(ranks) for stream in (1, 2)]
     agent.send(messages.make(messages.DONE, leftovers=[], reasons=[], swept=0, sizes=sizes, at=1.0))
     for rank, stream, _ in sizes:

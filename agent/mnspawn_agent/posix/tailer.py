@@ -12,6 +12,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..protocol import channel, messages
+from ..protocol.checks import MAX_FILES
 from ..protocol.version import PROTOCOL
 from . import native
 from .wire import Wire
@@ -20,7 +21,6 @@ CHUNK = 65536
 LOOK_INTERVAL = 0.1  # seconds between looks at the files; inotify would have to watch folders, too, and misses NFS
 LOOK_COST = 0.001  # seconds per file that are added to it: the host has other work
 GLOB_INTERVAL = 1.0  # seconds between looks for new files
-MAX_FILES = 512  # many systems allow a process 1024 descriptors
 STREAM = 1
 
 

@@ -11,6 +11,7 @@ from collections import deque
 from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from . import framing
+from .checks import MAX_COUNT, is_moment, is_seconds, is_stream, is_time, shown
 
 BEAT = struct.Struct(">IdddQ")  # received seq, own clock, peer's last clock, seconds since that came, output granted
 OUTPUT_HEAD = struct.Struct(">IBQd")  # rank, stream, offset, when it was seen on the host (seconds since the epoch)
@@ -55,7 +56,11 @@ class Synced(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """The wire is gone: "eof", "silence" or "garbage", and what there is to say about it."""
+    """The wire is gone, and what there is to say about it.
+
+    `kind`: "eof", "silence", "garbage" (no frames of ours: another wire may do), or "nonsense" (what the peer says
+    can't be: no wire will do).
+    """
 
     kind: str
     detail: str
@@ -82,6 +87,7 @@ class Channel:
         self.granted_to_peer = 0  # output bytes that the peer may send on this wire
         self.granted_to_us = 0
         self.output_sent = 0
+        self.output_received = 0
         self._awaits_sync = False
         self._clock_rtt: Optional[float] = None
         self.clock_offset: Optional[float] = None
@@ -174,7 +180,7 @@ class Channel:
         if self.is_lost:
             return
         if not chunk:
-            self._lose("eof", "the connection ended")
+            self.lose("eof", "the connection ended")
             return
         self._heard = now
         try:
@@ -183,14 +189,13 @@ class Channel:
                 if self.is_lost:
                     return  # nothing after a gap can be trusted
         except framing.FramingError as error:
-            self._lose("garbage", str(error))
+            self.lose("garbage", str(error))
         except (ValueError, RecursionError, struct.error) as error:  # not JSON, or a body that is too short
-            self._lose("garbage", "frame can't be read: %s" % error)
+            self.lose("garbage", "frame can't be read: %s" % error)
 
     def _take(self, frame: framing.Frame, now: float) -> None:
         if frame.kind == framing.OUTPUT:
-            rank, stream, offset, time = OUTPUT_HEAD.unpack_from(frame.body)
-            self._events.append(OutputChunk(rank, stream, offset, bytes(frame.body[OUTPUT_HEAD.size :]), time))
+            self._take_output(frame.body)
         elif frame.kind == framing.BEAT:
             self._take_beat(frame.body, now)
         elif frame.kind == framing.SYNC:
@@ -204,11 +209,30 @@ class Channel:
                 blob, offset = BLOB_HEAD.unpack_from(frame.body)
                 self._events.append(BlobChunk(blob, offset, bytes(frame.body[BLOB_HEAD.size :])))
         elif frame.seq > self._received_seq + 1:
-            self._lose("garbage", "expected frame %d, found %d" % (self._received_seq + 1, frame.seq))
+            self.lose("garbage", "expected frame %d, found %d" % (self._received_seq + 1, frame.seq))
         # a smaller number is one that we have: it was under way when the old wire broke
+
+    def _take_output(self, body: framing.Body) -> None:
+        rank, stream, offset, time = OUTPUT_HEAD.unpack_from(body)
+        chunk = bytes(body[OUTPUT_HEAD.size :])
+        self.output_received += len(chunk)
+        if not is_stream(stream) or offset + len(chunk) >= MAX_COUNT or not is_time(time):
+            self.lose("nonsense", "output: stream=%d, offset=%d, time=%s" % (stream, offset, shown(time)))
+        elif self.output_received > self.granted_to_peer + STDERR_RESERVE:
+            self.lose("nonsense", "output: %d bytes, granted were %d" % (self.output_received, self.granted_to_peer))
+        else:
+            self._events.append(OutputChunk(rank, stream, offset, chunk, time))
 
     def _take_beat(self, body: framing.Body, now: float) -> None:
         received, clock, echo, held, granted = BEAT.unpack(body)
+        is_sane = is_moment(clock) and is_moment(echo) and is_seconds(held) and granted < MAX_COUNT
+        if not is_sane or received >= self._next_seq:
+            self.lose(
+                "nonsense",
+                "beat: received=%d of %d, clock=%s, echo=%s, held=%s, granted=%d"
+                % (received, self._next_seq - 1, shown(clock), shown(echo), shown(held), granted),
+            )
+            return
         self._forget_acknowledged(received)
         self.granted_to_us = max(self.granted_to_us, granted)
         if not self._has_peer_clock:
@@ -242,12 +266,13 @@ class Channel:
         if self.is_lost:
             return
         if now >= self._heard + self._silence_limit:
-            self._lose("silence", "no heartbeat for %.0f s" % (now - self._heard))
+            self.lose("silence", "no heartbeat for %.0f s" % (now - self._heard))
         elif now >= self._beat_at:
             self._wants_beat = True
             self._beat_at = now + BEAT_INTERVAL  # also while the peer takes nothing: the driver must not spin
 
-    def _lose(self, kind: str, detail: str) -> None:
+    def lose(self, kind: str, detail: str) -> None:
+        """Give the wire up; nothing that came after what is told so far counts."""
         if not self.is_lost:
             self.is_lost = True
             self._urgent = []
@@ -258,17 +283,20 @@ class Channel:
     def resume(self, now: float, message: Message) -> None:
         """Take up the session on a new wire: say what we have, wait for the peer's SYNC, send again what it lacks."""
         if not self.is_lost:
-            self._lose("replaced", "a new connection took the session over")
+            self.lose("replaced", "a new connection took the session over")
         self._attach(now)
-        self.output_sent = self.granted_to_us = self.granted_to_peer = 0
+        self.output_sent = self.output_received = self.granted_to_us = self.granted_to_peer = 0
         said = dict(message, received=self._received_seq)
         self._urgent.append(framing.encode(framing.SYNC, 0, json.dumps(said, separators=(",", ":")).encode("ascii")))
         self._awaits_sync = True
 
     def _take_sync(self, message: Message) -> None:
         received = message.get("received")
+        if not self._awaits_sync:
+            self.lose("nonsense", "SYNC on a wire that stands")  # each has us say again all that is not acknowledged
+            return
         if not isinstance(received, int) or isinstance(received, bool) or not 0 <= received < self._next_seq:
-            self._lose("garbage", "SYNC with received=%r" % (received,))
+            self.lose("garbage", "SYNC with received=%r" % (received,))
             return
         self._forget_acknowledged(received)
         self._awaits_sync = False

@@ -3,7 +3,44 @@
 hello -> prepare (-> need, blobs) -> prepared | refused -> start -> started, exited .. -> done -> finish
 """
 
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
+
+from .checks import (
+    MAX_RANKS,
+    MAX_REASONS,
+    MAX_TAIL,
+    MAX_WORDS,
+    STREAMS,
+    Check,
+    is_bool,
+    is_code,
+    is_content,
+    is_count,
+    is_dict,
+    is_environment,
+    is_file_name,
+    is_file_number,
+    is_inode,
+    is_int,
+    is_line,
+    is_moment,
+    is_path,
+    is_pid,
+    is_port,
+    is_rank,
+    is_seconds,
+    is_str,
+    is_stream,
+    is_text,
+    is_time,
+    is_token,
+    list_of,
+    or_none,
+    pair_of,
+    shown,
+)
+
+__all__ = ["MAX_RANKS", "SHAPES", "is_file_name", "is_token", "make", "problem_of"]
 
 Message = Dict[str, Any]
 
@@ -36,91 +73,8 @@ WATCH = "watch"  # to a watcher: which streams from where
 TAIL = "tail"  # to a tailer: which files, and where to go on in those that were read before
 FINISH = "finish"  # all is known: the agent may go
 
-MAX_RANKS = 4096  # trainers on one host; more is a mistake
-MAX_WORDS = 1 << 20  # of argv; execve takes no more in its 6 MiB
-MAX_NAME = 255  # NAME_MAX of every file system that matters
-
-
-def _is_str(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_content(value: Any) -> bool:
-    """Text that can be turned into bytes: lone surrogates only where they stand for a byte (PEP 383)."""
-    try:
-        return isinstance(value, str) and value.encode("utf-8", "surrogateescape") is not None
-    except UnicodeEncodeError:
-        return False
-
-
-def _is_text(value: Any) -> bool:
-    """Text that can stand in argv or an environment: no NUL."""
-    return _is_content(value) and "\0" not in value
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_port(value: Any) -> bool:
-    return _is_count(value) and 0 < value < 65536
-
-
-def _is_seconds(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
-
-
-def _is_moment(value: Any) -> bool:
-    """On the agent's monotonic clock: less than 0 is before the system was booted."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
-
-
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_dict(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def is_token(value: Any) -> bool:
-    """A name that is safe as a file name, an argument and a value: run ids."""
-    allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-    return isinstance(value, str) and 0 < len(value) <= 64 and all(c in allowed for c in value)
-
-
-def is_file_name(value: Any) -> bool:
-    """One component of a path, not hidden tricks like `..`."""
-    return (
-        _is_text(value)
-        and value not in ("", ".", "..")
-        and "/" not in value
-        and len(value.encode("utf-8", "surrogateescape")) <= MAX_NAME
-    )
-
-
-def _list_of(check: Callable[[Any], bool], at_most: int = 1 << 16) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and len(value) <= at_most and all(check(item) for item in value)
-
-
-def _pair_of(*checks: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: (
-        isinstance(value, list) and len(value) == len(checks) and all(c(v) for c, v in zip(checks, value))
-    )
-
-
-def _or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or check(value)
-
-
-def _is_environment(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        _is_text(name) and name and "=" not in name and _is_text(text) for name, text in value.items()
-    )
+MAX_CARGO = 4096  # files that go along
+MAX_PROBES = 256  # addresses that one host tries
 
 
 def _is_file(value: Any) -> bool:
@@ -131,121 +85,122 @@ def _is_file(value: Any) -> bool:
     return (
         isinstance(value, dict)
         and is_file_name(value.get("name"))
-        and (value.get("path") is None or _is_text(value["path"]))
-        and _is_str(value.get("digest"))
-        and _is_count(value.get("size"))
-        and _is_count(value.get("blob"))
+        and (value.get("path") is None or is_text(value["path"]))
+        and is_str(value.get("digest"))
+        and is_count(value.get("size"))
+        and is_count(value.get("blob"))
     )
 
 
 def _is_argv(value: Any) -> bool:
-    return bool(value) and _list_of(_is_text, MAX_WORDS)(value)
+    return bool(value) and list_of(is_text, MAX_WORDS)(value)
 
 
 def _is_trainer(value: Any) -> bool:
     return (
         isinstance(value, dict)
-        and _is_count(value.get("rank"))
-        and _is_count(value.get("local_rank"))
-        and _is_environment(value.get("env"))
+        and is_count(value.get("rank"))
+        and is_count(value.get("local_rank"))
+        and is_environment(value.get("env"))
     )
 
 
-_leftovers = _list_of(_pair_of(_is_count, _is_str))  # pid, what keeps it alive
-_sizes = _list_of(_pair_of(_is_count, _is_count))
+_leftovers = list_of(pair_of(is_pid, is_line))  # pid, what keeps it alive
+_sizes = list_of(pair_of(is_stream, is_count), len(STREAMS))
+_piece: Dict[str, Check] = {"rank": is_rank, "stream": is_stream, "offset": is_count, "count": is_count}
 
-SHAPES: Dict[str, Dict[str, Callable[[Any], bool]]] = {
-    HELLO: {"protocol": _is_int, "version": _is_str, "facts": _is_dict, "cached": _is_bool},
-    NEED: {"blobs": _list_of(_is_count)},
+SHAPES: Dict[str, Dict[str, Check]] = {
+    HELLO: {"protocol": is_int, "version": is_str, "facts": is_dict, "cached": is_bool},
+    NEED: {"blobs": list_of(is_count, MAX_CARGO)},
     PREPARED: {
-        "ports": _list_of(_is_port),
-        "extra_ports": _list_of(_is_port),
-        "run_dir": _is_str,
-        "workdir": _is_str,
-        "python": _is_str,
-        "files": _list_of(_is_str),
-        "reach": _list_of(_pair_of(_is_str, _is_str)),
-        "at": _is_moment,
+        "ports": list_of(is_port, MAX_RANKS),
+        "extra_ports": list_of(is_port, MAX_RANKS),
+        "run_dir": is_path,
+        "workdir": is_path,
+        "python": is_path,
+        "files": list_of(is_path, MAX_CARGO),
+        "reach": list_of(pair_of(is_line, is_line), MAX_PROBES),
+        "at": is_moment,
     },
-    REFUSED: {"reasons": _list_of(_is_str)},
-    STARTED: {"rank": _is_count, "pid": _is_count, "at": _is_moment},
-    NOT_STARTED: {"rank": _is_count, "at": _is_moment, "error": _is_str},
+    REFUSED: {"reasons": list_of(is_str, MAX_REASONS)},
+    STARTED: {"rank": is_rank, "pid": is_pid, "at": is_moment},
+    NOT_STARTED: {"rank": is_rank, "at": is_moment, "error": is_str},
     EXITED: {
-        "rank": _is_count,
-        "pid": _is_count,
-        "code": _is_int,
-        "at": _is_moment,
-        "seconds": _is_seconds,
-        "stopped": _is_bool,
-        "killed": _is_bool,
-        "outlived_term": _is_bool,
-        "is_disk_full": _is_bool,
+        "rank": is_rank,
+        "pid": is_pid,
+        "code": is_code,
+        "at": is_moment,
+        "seconds": is_seconds,
+        "stopped": is_bool,
+        "killed": is_bool,
+        "outlived_term": is_bool,
+        "is_disk_full": is_bool,
         "sizes": _sizes,
-        "tail": _list_of(_is_str),
+        "tail": list_of(is_line, MAX_TAIL),
     },
     DONE: {
         "leftovers": _leftovers,
-        "swept": _is_count,
-        "sizes": _list_of(_pair_of(_is_count, _is_count, _is_count)),
-        "at": _is_moment,
+        "swept": is_count,
+        "sizes": list_of(pair_of(is_rank, is_stream, is_count), MAX_RANKS * len(STREAMS)),
+        "at": is_moment,
     },
-    LOST_OUTPUT: {"rank": _is_count, "stream": _is_count, "offset": _is_count, "count": _is_count},
-    STOPPING: {"reason": _is_str, "grace": _is_seconds, "is_orphaned": _is_bool},
+    LOST_OUTPUT: _piece,
+    STOPPING: {"reason": is_str, "grace": is_seconds, "is_orphaned": is_bool},
     LET_GO: {},
-    FROM: {"rank": _is_count, "stream": _is_count, "offset": _is_count},
+    FROM: {"rank": is_rank, "stream": is_stream, "offset": is_count},
     CAUGHT_UP: {},
-    GONE: {"reason": _is_str, "leftovers": _leftovers},
-    LEFT: {"rank": _is_count, "stream": _is_count, "offset": _is_count, "count": _is_count},
-    FILE: {"number": _is_count, "path": _is_str, "inode": _is_count, "at": _is_count, "offset": _is_count},
-    NOTICE: {"text": _is_str},
+    GONE: {"reason": is_str, "leftovers": _leftovers},
+    LEFT: _piece,
+    FILE: {"number": is_file_number, "path": is_path, "inode": is_inode, "at": is_count, "offset": is_count},
+    NOTICE: {"text": is_str},
     PREPARE: {
         "run": is_token,
-        "node_rank": _is_count,
-        "ranks": _list_of(_is_count, MAX_RANKS),
-        "python": _or_none(_is_text),
-        "command": _or_none(_is_text),
-        "files": _list_of(_is_file, 4096),
-        "has_results": _is_bool,
-        "workdir": _is_text,
-        "is_workdir_required": _is_bool,
-        "start_port": _or_none(_is_port),
-        "master_port": _or_none(_is_port),
-        "extra_ports": _is_count,
-        "probes": _list_of(_pair_of(_is_text, _is_port), 256),
-        "grace": _is_seconds,
-        "orphan_grace": _or_none(_is_seconds),
-        "log_cap": _or_none(_is_count),
-        "python_version": _or_none(_list_of(_is_count)),
-        "stops_on_failure": _is_bool,
-        "about": _is_dict,
+        "node_rank": is_count,
+        "ranks": list_of(is_count, MAX_RANKS),
+        "python": or_none(is_text),
+        "command": or_none(is_text),
+        "files": list_of(_is_file, MAX_CARGO),
+        "has_results": is_bool,
+        "workdir": is_text,
+        "is_workdir_required": is_bool,
+        "start_port": or_none(is_port),
+        "master_port": or_none(is_port),
+        "extra_ports": is_count,
+        "probes": list_of(pair_of(is_text, is_port), MAX_PROBES),
+        "grace": is_seconds,
+        "orphan_grace": or_none(is_seconds),
+        "log_cap": or_none(is_count),
+        "python_version": or_none(list_of(is_count)),
+        "stops_on_failure": is_bool,
+        "about": is_dict,
     },
     START: {
-        "unset": _list_of(_is_text),
-        "env": _is_environment,
-        "files": _list_of(_pair_of(is_file_name, _is_content)),
+        "unset": list_of(is_text),
+        "env": is_environment,
+        "files": list_of(pair_of(is_file_name, is_content)),
         "argv": _is_argv,
-        "trainers": _list_of(_is_trainer, MAX_RANKS),
-        "is_forked": _is_bool,
+        "trainers": list_of(_is_trainer, MAX_RANKS),
+        "is_forked": is_bool,
     },
-    STOP: {"grace": _is_seconds},
-    SIGNAL: {"signal": _is_str, "ranks": _or_none(_list_of(_is_count))},
-    SKIP: {"streams": _list_of(_is_count)},
+    STOP: {"grace": is_seconds},
+    SIGNAL: {"signal": is_str, "ranks": or_none(list_of(is_count))},
+    SKIP: {"streams": list_of(is_count)},
     DETACH: {},
     WATCH: {
-        "streams": _list_of(_is_count),
-        "ranks": _or_none(_list_of(_is_count)),
-        "offsets": _list_of(_pair_of(_is_count, _is_count, _is_count)),
-        "tail": _or_none(_is_count),
-        "since": _or_none(_is_seconds),
-        "has_times": _is_bool,
-        "is_following": _is_bool,
+        "streams": list_of(is_count),
+        "ranks": or_none(list_of(is_count)),
+        "offsets": list_of(pair_of(is_count, is_count, is_count)),
+        "tail": or_none(is_count),
+        "since": or_none(is_time),
+        "has_times": is_bool,
+        "is_following": is_bool,
     },
     TAIL: {
-        "patterns": _list_of(_is_text, 256),
-        "lines": _or_none(_is_count),
-        "resume": _list_of(_pair_of(_is_text, _is_count, _is_count)),
+        "patterns": list_of(is_text, 256),
+        "lines": or_none(is_count),
+        "resume": list_of(pair_of(is_text, is_inode, is_count)),
     },
-    FINISH: {"keep": _is_bool},
+    FINISH: {"keep": is_bool},
 }
 
 
@@ -267,11 +222,11 @@ def problem_of(message: Message) -> Optional[str]:
     kind = message.get("type")
     shape = SHAPES.get(kind) if isinstance(kind, str) else None
     if shape is None:
-        return "unknown message %r" % (kind,)
+        return "unknown message %s" % shown(kind)
     wrong: List[str] = []
     for name, check in shape.items():
         if name not in message:
             wrong.append("%s is missing" % name)
         elif not check(message[name]):
-            wrong.append("%s=%.80r" % (name, message[name]))
+            wrong.append("%s=%s" % (name, shown(message[name])))
     return "%s: %s" % (kind, ", ".join(wrong)) if wrong else None

@@ -1,12 +1,12 @@
 """Hosts that were looked at, in words and as JSON. Pure: gives text, writes nothing."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mnspawn.cli.folding import Folded, Told, fold
 from mnspawn.cli.words import counted, fold_hosts, visible
-from mnspawn.hosts import Effective, Examined, Finding
+from mnspawn.hosts import Device, Effective, Examined, Finding
 
 COLUMNS = ("HOST", "PYTHON", "AGENT", "CLOCK", "CPUS", "MEMORY", "DISK", "DEVICES", "ADDRESS", "FINDINGS")
 DETAILS = 8  # hosts of one finding that are told apart; --json has them all
@@ -24,46 +24,42 @@ def _row(one: Examined) -> tuple[str, ...]:
     facts = one.facts
     names = (f"({finding.check})" if finding.is_note else finding.check for finding in one.findings)
     found = ",".join(dict.fromkeys(names)) or "ok"
-    if facts is None or one.clock is None:
+    if facts is None or one.more is None or one.clock is None:
         return (visible(one.host), *["-"] * (len(COLUMNS) - 2), found)
-    cpus, usable = facts.get("cpus"), facts.get("usable_cpus")
+    more, cpus, usable = one.more, facts.cpus, one.more.usable_cpus
     cells = (
         one.host,
-        ".".join(str(part) for part in _list(facts.get("python_version"))) or "?",
-        "memory" if not facts["cache"]["place"] else "cached" if facts["cache"].get("was_here") else "sent",
+        ".".join(str(part) for part in facts.python_version),
+        "memory" if not more.cache.place else "cached" if more.cache.was_here else "sent",
         f"{one.clock.offset:+.3f}±{one.clock.uncertainty:.3f} s",
-        f"{cpus}" if usable == cpus else f"{usable:g} of {cpus}" if isinstance(usable, int | float) else f"{cpus}",
-        _free(facts["memory"].get("available"), facts["memory"].get("total")),
-        _free(facts["runs"].get("free"), facts["runs"].get("total")),
-        _devices(_list(facts.get("devices"))),
+        f"{cpus}" if usable == cpus else f"{usable:g} of {cpus}",
+        _free(more.available, more.memory),
+        _free(more.runs.free, more.runs.total) if more.runs.place else _free(None, None),
+        _devices(facts.devices),
         one.address or "-",
         found,
     )
     return tuple(visible(cell) for cell in cells)
 
 
-def _devices(devices: Sequence[Any]) -> str:
+def _devices(devices: Sequence[Device]) -> str:
     """2 x NVIDIA H100; the kinds apart where they differ."""
-    names = [str(device.get("name", "?")) if isinstance(device, dict) else "?" for device in devices]
+    names = [device.name or "?" for device in devices]
     return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "none"
 
 
-def _free(free: object, total: object) -> str:
+def _free(free: int | None, total: int | None) -> str:
     return f"{size(free)} of {size(total)}"
 
 
-def size(count: object) -> str:
+def size(count: float | None) -> str:
     """1.5 GiB."""
-    if not isinstance(count, int | float):
+    if count is None:
         return "?"
     power = 0
     while count >= 1024 and power < len(_UNITS) - 1:
         count, power = count / 1024, power + 1
     return f"{count:.0f} {_UNITS[power]}" if count >= 10 or not power else f"{count:.1f} {_UNITS[power]}"
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 # -- findings
@@ -132,15 +128,17 @@ def _host(one: Examined) -> dict[str, Any]:
         "clock": None if one.clock is None else dataclasses.asdict(one.clock),
         "address": one.address or None,
         "interface": one.interface or None,
-        "facts": _shown_facts(one.facts),
+        "facts": _shown_facts(one),
     }
 
 
-def _shown_facts(facts: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Without what only means something to a run: a moment's time, a process that is gone."""
-    if facts is None:
+def _shown_facts(one: Examined) -> dict[str, Any] | None:
+    """Without what only means something to a run: a moment's time, a process that is gone, the folder for runs."""
+    if one.facts is None or one.more is None:
         return None
-    return {name: value for name, value in facts.items() if name not in ("monotonic", "time", "pid")}
+    left_out = ("monotonic", "time", "pid", "root", "root_problem")
+    facts = {name: value for name, value in one.facts.describe().items() if name not in left_out}
+    return {**facts, **one.more.describe()}
 
 
 # -- one host's settings

@@ -15,6 +15,7 @@ from ..errors import (
     Unreachable,
 )
 from . import reachability, survey
+from .facts import Cache, CheckupFacts, Logind, OwnName, Runs
 
 CLOCK_LIMIT = 1.0  # seconds; more, and files, logs and certificates of hosts contradict each other
 FREE_BYTES = 1 << 30  # all output of a run is kept on its hosts first
@@ -79,47 +80,49 @@ def refusal(host: str, error: HostError) -> Finding:
     return Finding(host, check, error.message, error.hint or otherwise)
 
 
-def examine(view: survey.HostView, clock: Clock | None, *, is_shared: bool = False) -> list[Finding]:
+def examine(
+    view: survey.HostView, more: CheckupFacts, clock: Clock | None, *, is_shared: bool = False
+) -> list[Finding]:
     """Everything that is wrong with a host by itself.
 
     Args:
+        more: what it was only asked for a checkup.
         is_shared: all hosts share one network stack, where loopback is as good as any address.
     """
     return [
-        *_folders(view),
+        *_folders(view.name, more.runs, more.cache),
         *_clock(view, clock),
-        *_limits(view),
-        *_logind(view),
-        *(() if is_shared else _own_name(view)),
+        *_limits(view.name, more),
+        *_logind(view.name, more.logind),
+        *(() if is_shared else _own_name(view.name, more.own_name)),
         *_devices(view),
     ]
 
 
-def _folders(view: survey.HostView) -> Iterator[Finding]:
-    runs, cache = view.facts["runs"], view.facts["cache"]
-    if not runs["place"]:
+def _folders(host: str, runs: Runs, cache: Cache) -> Iterator[Finding]:
+    if not runs.place:
         hint = "give this account a writable home, /var/tmp or /tmp"
-        yield Finding(view.name, "folder", "no folder can hold a run", hint, runs["problem"])
+        yield Finding(host, "folder", "no folder can hold a run", hint, runs.problem)
         return
-    if runs["place"] != runs["preferred"]:
-        message = f"runs are kept in {runs['place']}, since a better folder can't be used ({runs['problem']})"
+    if runs.place != runs.preferred:
+        message = f"runs are kept in {runs.place}, since a better folder can't be used ({runs.problem})"
         hint = "make the home writable, or set XDG_STATE_HOME for this account to a folder that is"
-        yield Finding(view.name, "folder", message, hint, is_note=True)
-    if not cache["place"]:
+        yield Finding(host, "folder", message, hint, is_note=True)
+    if not cache.place:
         message = "no folder can keep the agent: it is sent anew for every run"
-        yield Finding(view.name, "folder", message, "make ~/.cache or /var/tmp writable", is_note=True)
-    elif cache["place"] != cache["preferred"] and runs["place"] == runs["preferred"]:  # else that was said above
-        message = f"the agent can't be kept in {cache['preferred']}: it is kept in {cache['place']}"
+        yield Finding(host, "folder", message, "make ~/.cache or /var/tmp writable", is_note=True)
+    elif cache.place != cache.preferred and runs.place == runs.preferred:  # else that was said above
+        message = f"the agent can't be kept in {cache.preferred}: it is kept in {cache.place}"
         hint = "make that folder writable by this account, and by nobody else"
-        yield Finding(view.name, "folder", message, hint, is_note=True)
-    if runs["free"] < FREE_BYTES:
-        message = f"less than {FREE_BYTES >> 30} GiB is free in {runs['place']}, where runs are kept"
+        yield Finding(host, "folder", message, hint, is_note=True)
+    if runs.free < FREE_BYTES:
+        message = f"less than {FREE_BYTES >> 30} GiB is free in {runs.place}, where runs are kept"
         hint = "make room: `mnspawn clean` removes what is left of old runs"
-        yield Finding(view.name, "disk", message, hint, f"{runs['free'] / (1 << 20):.0f} MiB")
-    if 0 <= runs["free_files"] < FREE_FILES:
-        message = f"hardly any files can be made in {runs['place']}"
+        yield Finding(host, "disk", message, hint, f"{runs.free / (1 << 20):.0f} MiB")
+    if 0 <= runs.free_files < FREE_FILES:
+        message = f"hardly any files can be made in {runs.place}"
         hint = "remove files: the file system has no inodes left"
-        yield Finding(view.name, "disk", message, hint, f"{runs['free_files']} left")
+        yield Finding(host, "disk", message, hint, f"{runs.free_files} left")
 
 
 def _clock(view: survey.HostView, clock: Clock | None) -> Iterator[Finding]:
@@ -130,42 +133,40 @@ def _clock(view: survey.HostView, clock: Clock | None) -> Iterator[Finding]:
         yield Finding(view.name, "clock", message, hint, detail)
 
 
-def _limits(view: survey.HostView) -> Iterator[Finding]:
-    soft, hard = view.facts["limits"]["nofile"]
+def _limits(host: str, more: CheckupFacts) -> Iterator[Finding]:
+    soft, hard = more.nofile
     if 0 <= soft < OPEN_FILES:
         message = f"a process may open fewer than {OPEN_FILES} files (ulimit -n)"
         most = "any number is" if hard < 0 else f"{hard} are"
         hint = f"raise nofile in /etc/security/limits.conf, or in sshd's unit; {most} allowed at most now"
-        yield Finding(view.name, "limits", message, hint, f"{soft} files")
-    soft, _ = view.facts["limits"]["memlock"]
-    if view.facts["rdma"] and 0 <= soft < LOCKED_BYTES:
+        yield Finding(host, "limits", message, hint, f"{soft} files")
+    soft, _ = more.memlock
+    if more.rdma and 0 <= soft < LOCKED_BYTES:
         message = "there is RDMA, but a process may lock little memory (ulimit -l)"
         hint = "set memlock to unlimited in /etc/security/limits.conf, or LimitMEMLOCK=infinity in sshd's unit"
-        yield Finding(view.name, "limits", message, hint, f"{soft >> 10} KiB")
+        yield Finding(host, "limits", message, hint, f"{soft >> 10} KiB")
 
 
-def _logind(view: survey.HostView) -> Iterator[Finding]:
-    logind = view.facts["logind"]
-    if logind["kills"]:
-        user, place = logind["user"], logind["place"]
+def _logind(host: str, logind: Logind) -> Iterator[Finding]:
+    if logind.kills:
+        user, place = logind.user, logind.place
         message = f"logind kills what {user} leaves running ({place}: KillUserProcesses): detached runs would end"
-        yield Finding(view.name, "logind", message, f"loginctl enable-linger {user}, or KillUserProcesses=no")
+        yield Finding(host, "logind", message, f"loginctl enable-linger {user}, or KillUserProcesses=no")
 
 
-def _own_name(view: survey.HostView) -> Iterator[Finding]:
-    own = view.facts["own_name"]
-    if own["problem"]:
-        message = f"its own name does not resolve ({own['problem']})"
+def _own_name(host: str, own: OwnName) -> Iterator[Finding]:
+    if own.problem:
+        message = f"its own name does not resolve ({own.problem})"
         hint = "add the host's name and its address to /etc/hosts there, or to DNS"
-        yield Finding(view.name, "name", message, hint, own["name"])
-    elif own["addresses"] and all(_is_loopback(address) for address in own["addresses"]):
+        yield Finding(host, "name", message, hint, own.name)
+    elif own.addresses and all(_is_loopback(address) for address in own.addresses):
         message = "its own name resolves to loopback: programs that announce their host by it are not found by others"
         hint = "name the host's real address in /etc/hosts there, in place of 127.0.1.1"
-        yield Finding(view.name, "name", message, hint, ", ".join(own["addresses"]), is_note=True)
+        yield Finding(host, "name", message, hint, ", ".join(own.addresses), is_note=True)
 
 
 def _devices(view: survey.HostView) -> Iterator[Finding]:
-    problem = view.facts.get("device_problem")
+    problem = view.facts.device_problem
     if problem:
         message = f"there are accelerators that can't be used ({problem})"
         hint = "look with nvidia-smi on the host: the driver and its library must be of one version"

@@ -267,9 +267,15 @@ class RunMachine:
             return
         if entry.is_done:
             entry.is_confirmed = not entry.leftovers  # the proof had come, only output is missing
-        self._blame(_Cause(lost_at, ExitStatus.HOST_LOST, f"host {entry.name} was lost: {reason}"))
-        self._stop(now, self._grace, f"host {entry.name} was lost")
+        self.condemn(host, reason, lost_at, now)
         self._look_for_end(now)
+
+    def condemn(self, host: int, reason: str, lost_at: float, now: float) -> None:
+        """The host will be told as lost once it is known what is left there; the others are stopped at once."""
+        name = self._hosts[host].name
+        if self.state in (R.STARTING, R.RUNNING, R.STOPPING):
+            self._blame(_Cause(lost_at, ExitStatus.HOST_LOST, f"host {name} was lost: {reason}"))
+            self._stop(now, self._grace, f"host {name} was lost")
 
     def _blame(self, cause: _Cause) -> None:
         if self._cause is None or cause.at < self._cause.at:

@@ -1,12 +1,13 @@
 """What an agent says, checked and on our clock: the events of a session. Pure."""
 
 from dataclasses import dataclass, field
-from typing import Any
+
+from .facts import HostFacts
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    facts: dict[str, Any]
+    facts: HostFacts
     is_cached: bool
 
 
@@ -156,7 +157,7 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class LinkLost:
-    kind: str  # eof, silence, garbage
+    kind: str  # eof, silence, garbage; nonsense: no link to this agent is worth having any more
     detail: str
     last_heard: float
 

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mnspawn_agent.protocol import channel, messages
+from mnspawn_agent.protocol.checks import STREAMS
 from mnspawn_agent.protocol.version import PROTOCOL
 
+from .facts import HostFacts, Nonsense
 from .said import (
     AgentGone,
     CaughtUp,
@@ -29,6 +31,7 @@ from .said import (
     Started,
     StopAsked,
 )
+from .sense import Sense, Speaker
 
 __all__ = [
     "STREAMS",
@@ -52,14 +55,16 @@ __all__ = [
     "Refused",
     "Remark",
     "SessionEvent",
+    "Speaker",
     "Started",
     "StopAsked",
 ]
 
-STREAMS = frozenset((1, 2, 3))  # stdout, stderr, result
-ONCE = frozenset(
+ONCE = frozenset(  # a watcher says again what we have
     (messages.HELLO, messages.PREPARED, messages.STARTED, messages.NOT_STARTED, messages.EXITED, messages.DONE)
 )
+
+NONSENSE = "said something that makes no sense"
 
 
 class HostSession:
@@ -68,6 +73,7 @@ class HostSession:
     Args:
         window: bytes of output that the agent may have on the way; what bounds our memory per host.
         offsets: by (rank, stream), where output goes on that an earlier session began.
+        speaker: who is at the other end. What makes no sense from there ends the session.
     """
 
     def __init__(
@@ -76,7 +82,9 @@ class HostSession:
         window: int,
         silence_limit: float = channel.SILENCE_LIMIT,
         offsets: Mapping[tuple[int, int], int] | None = None,
+        speaker: Speaker = Speaker.AGENT,
     ) -> None:
+        self._sense = Sense(speaker)
         self._channel = channel.Channel(now, silence_limit)
         self.window = window
         self._owed = 0
@@ -85,15 +93,14 @@ class HostSession:
         self._waiting: dict[int, tuple[Exited, dict[int, int]]] = {}  # exits whose output is still on its way
         self._missing: dict[tuple[int, int], int] = {}  # once all has ended: the sizes of what is not yet here
         self._events: list[SessionEvent] = []
-        self._ranks: frozenset[int] | None = None
         self._told: set[tuple[str, int | None]] = set()  # what comes once, by kind and rank
         self._clock_offset: float | None = None  # as an earlier channel had measured it
         self._silence_limit = silence_limit
         self._channel.grant(window)
 
     def expect(self, ranks: Iterable[int]) -> None:
-        """Which ranks the host has; what its agent says of others is not believed."""
-        self._ranks = frozenset(ranks)
+        """Which ranks the host has; PREPARE says it, too."""
+        self._sense.expect(ranks)
 
     # -- the wire --------------------------------------------------------------------------------------------------
     @property
@@ -130,15 +137,17 @@ class HostSession:
         if self._clock_offset is None:
             self._clock_offset = self._channel.clock_offset
         self._channel = channel.Channel(now, self._silence_limit)
+        self._sense.replay()
         self._heard = now
         self._owed = 0
-        for rank in self._ranks or ():
+        for rank in self._sense.ranks:
             for stream in STREAMS:
                 self._next.setdefault((rank, stream), 0)
         self._channel.grant(self.window)
 
     # -- what we say -----------------------------------------------------------------------------------------------
     def send(self, message: dict[str, Any]) -> None:
+        self._sense.we_said(message)
         self._channel.send(message)
 
     def send_blob(self, blob: int, offset: int, chunk: bytes) -> None:
@@ -172,41 +181,49 @@ class HostSession:
 
     def _take(self) -> None:
         for event in self._channel.events():
+            problem = None
             match event:
                 case channel.Received(message):
-                    self._take_message(message)
+                    problem = self._sense.problem_of(message) or self._take_message(message)
                 case channel.OutputChunk():
-                    self._take_output(event)
+                    problem = self._sense.problem_of_output(event.rank)
+                    if problem is None:
+                        self._take_output(event)
                 case channel.Lost(kind, detail):
-                    self._events.append(LinkLost(kind, detail, self._heard))
+                    said = f"{NONSENSE}: {detail}" if kind == "nonsense" else detail
+                    self._events.append(LinkLost(kind, said, self._heard))
                 case channel.Synced():
                     pass  # the agent goes on where our offsets are
                 case channel.BlobChunk():
-                    pass  # agents send none
+                    problem = "a file"
+            if problem is not None:
+                self._channel.lose("nonsense", problem)
+                self._channel.events()  # nothing behind it counts
+                self._events.append(LinkLost("nonsense", f"{NONSENSE}: {problem}", self._heard))
+                return
 
-    def _is_strange(self, rank: int) -> bool:
-        return self._ranks is not None and rank not in self._ranks
-
-    def _take_message(self, message: dict[str, Any]) -> None:
-        problem = messages.problem_of(message)
-        if problem:
-            self._events.append(Remark(f"the agent sent a message that can't be used: {problem}"))
-            return
+    def _take_message(self, message: dict[str, Any]) -> str | None:
+        """Gives what makes no sense in it, if anything doesn't."""
         rank = message.get("rank")
-        if rank is not None and self._is_strange(rank):
-            self._events.append(Remark(f"the agent speaks of rank {rank}, which is none of this host's"))
-            return
         if message["type"] in ONCE:
             if (message["type"], rank) in self._told:
-                return
+                return None
             self._told.add((message["type"], rank))
+        try:
+            self._tell(message)
+        except Nonsense as exc:
+            return f"{message['type']}: {exc}"
+        return None
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        """Raises Nonsense."""
         now = self._heard
         match message:
             case {"type": messages.HELLO, "protocol": version, "facts": facts, "cached": cached}:
                 if version != PROTOCOL:
                     self._events.append(Refused((f"expected protocol {PROTOCOL}, found {version}",)))
-                else:
-                    self._events.append(Hello(facts, cached))
+                elif self._sense.speaker is Speaker.AGENT:
+                    self._events.append(Hello(HostFacts.read(facts), cached))
             case {"type": messages.NEED, "blobs": blobs}:
                 self._events.append(Need(tuple(blobs)))
             case {"type": messages.PREPARED}:
@@ -279,9 +296,6 @@ class HostSession:
     def _take_output(self, output: channel.OutputChunk) -> None:
         rank, stream, offset, chunk, time = output
         size = len(chunk)
-        if stream not in STREAMS or self._is_strange(rank):
-            self.consumed(size)
-            return
         expected = self._next.get((rank, stream), 0)
         if offset > expected:
             self._skip(rank, stream, offset)

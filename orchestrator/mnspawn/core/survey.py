@@ -3,7 +3,8 @@
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from .facts import HostFacts
 
 MAX_CANDIDATES = 4  # addresses tried per host; more interfaces than that are told apart with --network
 PROBE_ALL_BELOW = 9  # up to eight hosts everybody probes everybody; beyond, the first host and both neighbours
@@ -27,7 +28,7 @@ class HostView:
     network: str | None
     slots: int | None
     devices: tuple[int, ...] | None
-    facts: Mapping[str, Any]
+    facts: HostFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,8 @@ def visible_devices(view: HostView) -> tuple[int, ...]:
     Raises:
         Unfit: a device was chosen, in the inventory or by --hosts, that the host does not have.
     """
-    kind = view.facts.get("device_kind", "cpu")
-    count = len(view.facts.get("devices", ()))
-    listed = view.facts.get("env", {}).get(VISIBLE.get(kind, ""))
+    kind, count = view.facts.device_kind, len(view.facts.devices)
+    listed = view.facts.variable(VISIBLE.get(kind, ""))
     if listed is not None and kind != "cpu":
         entries = [entry.strip() for entry in listed.split(",")]
         if "-1" in entries:  # CUDA stops reading at the first entry that is no device
@@ -82,11 +82,11 @@ def count_trainers(view: HostView, nproc: int | str | None) -> int:
     devices = visible_devices(view)
     if nproc == "gpu":
         if not devices:
-            problem = view.facts.get("device_problem") or "no accelerator found"
+            problem = view.facts.device_problem or "no accelerator found"
             raise Unfit(f"expected a GPU for --nproc-per-node gpu: {problem}")
         return len(devices)
     if nproc == "cpu" or not devices:
-        return max(1, int(view.facts.get("cpus", 1)))
+        return view.facts.cpus
     return len(devices)
 
 
@@ -97,7 +97,7 @@ def share_of(view: HostView, nproc: int | str | None) -> Share:
         Unfit: as count_trainers and visible_devices.
     """
     devices = visible_devices(view)
-    kind = str(view.facts.get("device_kind", "cpu")) if devices else "cpu"
+    kind = view.facts.device_kind if devices else "cpu"
     return Share(count_trainers(view, nproc), devices, kind)
 
 
@@ -126,18 +126,18 @@ def candidate_addresses(views: Sequence[HostView]) -> list[list[str]]:
     Raises:
         Unfit: as usable_addresses.
     """
-    share_stack = len({view.facts.get("netid") for view in views}) == 1
-    owners: dict[str, set[Any]] = {}
+    share_stack = len({view.facts.netid for view in views}) == 1
+    owners: dict[str, set[str]] = {}
     for view in views:
         for _, address in _interfaces(view):
-            owners.setdefault(address, set()).add(view.facts.get("netid"))
+            owners.setdefault(address, set()).add(view.facts.netid)
     found = []
     for view in views:
         if view.data_address is not None:
             found.append([view.data_address])
             continue
         usable = usable_addresses(view)
-        first = [_plain(view.control), _plain(str(view.facts.get("ssh_address", "")))]
+        first = [_plain(view.control), _plain(view.facts.ssh_address)]
         ordered = [a for a in dict.fromkeys(first) if a in usable] + [a for a in usable if a not in first]
         kept = [a for a in ordered if share_stack or (not _is_loopback(a) and len(owners[a]) == 1)]
         found.append(kept[:MAX_CANDIDATES])
@@ -179,8 +179,7 @@ def interface_of(view: HostView, address: str) -> str:
 
 
 def _interfaces(view: HostView) -> list[tuple[str, str]]:
-    pairs = view.facts.get("interfaces", ())
-    return [(str(name), _plain(str(address))) for name, address in pairs]
+    return [(name, _plain(address)) for name, address in view.facts.interfaces]
 
 
 def _plain(address: str) -> str:

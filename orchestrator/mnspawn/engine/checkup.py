@@ -4,14 +4,18 @@ First every host says what it is; then, as nobody knows all addresses before, ea
 """
 
 import asyncio
+import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+from mnspawn_agent.protocol.checks import MAX_TIME
 
 from ..core import checkup, reachability, survey
 from ..core.checkup import Clock, Finding
+from ..core.facts import CheckupFacts, HostFacts, Reader
 from ..errors import BootstrapError, HostError
 from ..transport.base import Connection, RemoteProcess
 from . import join
@@ -22,17 +26,6 @@ CLOCK_SAMPLES = 5  # the quickest counts: on a busy network most of them wait so
 ANSWER_LIMIT = 1 << 20  # a host with hundreds of addresses and devices says some KiB
 REACH_TIME = 30.0  # seconds: 64 silent hosts with 4 addresses and 2 ports, 128 at once, 3 s each, are 12 s
 POOL_PORT = 20000  # where the rendezvous and ports that are not asked for by number are (the agent's ports.POOL)
-_FACTS = {
-    "cache": dict,
-    "runs": dict,
-    "memory": dict,
-    "limits": dict,
-    "rdma": list,
-    "logind": dict,
-    "own_name": dict,
-    "netid": str,
-    "interfaces": list,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +33,15 @@ class Examined:
     """One host, looked at.
 
     Attributes:
-        facts: what it said of itself; None where it could not be asked, and `findings` says why.
+        facts: what it said of itself, `more` what is only asked for a checkup; None where it could not be asked, and
+            `findings` says why.
         seconds: until the connection stood.
         address: where other hosts reach it, "" where that is nowhere or was not looked at.
     """
 
     host: str
-    facts: Mapping[str, Any] | None
+    facts: HostFacts | None
+    more: CheckupFacts | None = None
     clock: Clock | None = None
     address: str = ""
     interface: str = ""
@@ -54,14 +49,26 @@ class Examined:
 
 
 @dataclass(slots=True)
-class _Visit:
+class _Wire:
     """An agent that answers."""
 
-    index: int
+    host: str
     process: RemoteProcess
     diagnostics: join.Diagnostics
     rest: bytes
+
+    async def close(self) -> None:
+        await join.abandon(self.process, self.diagnostics)
+
+
+@dataclass(slots=True)
+class _Visit:
+    """A host that has said its facts."""
+
+    index: int
+    wire: _Wire
     view: survey.HostView
+    more: CheckupFacts
     clock: Clock
     problems: dict[tuple[str, int], str] = field(default_factory=dict)
 
@@ -104,12 +111,12 @@ class Checkup:
                     else:
                         self._connections.append(outcome)
                         group.create_task(self._visit(index, outcome), name=f"check {self._name(index)}")
-            stacks = [visit.view.facts.get("netid") for visit in self._visits.values()]
+            stacks = [visit.view.facts.netid for visit in self._visits.values()]
             self._is_shared = len(stacks) > 1 and len(set(stacks)) == 1
             network, addresses = await self._try_each_other()
         finally:
             for visit in self._visits.values():
-                await join.abandon(visit.process, visit.diagnostics)
+                await visit.wire.close()
             for connection in self._connections:
                 await connection.close()
         return [self._examined(index, network, addresses) for index in range(len(self._reached.hosts))]
@@ -133,60 +140,60 @@ class Checkup:
         except HostError as exc:
             self._fail(index, exc)
             return
-        control = host.address or self._reached.targets[index].address or host.name
-        view = survey.HostView(
-            host.name, control, host.data_address, host.network or self._network, host.slots, host.devices, {}
-        )
-        visit = _Visit(index, process, diagnostics, rest, view, Clock(0, 0))
+        wire = _Wire(host.name, process, diagnostics, rest)
         try:
-            samples = []
-            for _ in range(CLOCK_SAMPLES):
-                asked, began = time.time(), time.monotonic()
-                theirs = (await self._ask(visit, {"ask": "clock"}, self._timeout)).get("time")
-                if not isinstance(theirs, int | float):
-                    raise BootstrapError("an answer without the time", host=host.name)
-                samples.append((asked, asked + time.monotonic() - began, float(theirs)))
-            visit.clock = checkup.clock_of(samples)
-            facts = await self._ask(visit, {"ask": "host"}, self._timeout)
-            visit.view = replace(view, facts=facts)
-            _check_facts(visit.view)
+            self._visits[index] = await self._look(index, wire)
         except HostError as exc:
             self._fail(index, exc)
-            await join.abandon(process, diagnostics)
+            await wire.close()
             return
         except BaseException:  # cancelled, most likely: it goes on, and the process is given up first
-            await join.abandon(process, diagnostics)
+            await wire.close()
             raise
-        self._visits[index] = visit
         self._on_progress(len(self._visits) + len(self._errors))
 
-    async def _ask(self, visit: _Visit, question: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    async def _look(self, index: int, wire: _Wire) -> _Visit:
+        """Raises HostError."""
+        host = self._reached.hosts[index]
+        samples = []
+        for _ in range(CLOCK_SAMPLES):
+            asked, began = time.time(), time.monotonic()
+            answer = await self._ask(wire, {"ask": "clock"}, self._timeout)
+            with _sense(host.name):
+                theirs = Reader(answer).number("time", 0, MAX_TIME)
+            samples.append((asked, asked + time.monotonic() - began, theirs))
+        said = await self._ask(wire, {"ask": "host"}, self._timeout)
+        with _sense(host.name):
+            facts, more = HostFacts.read(said), CheckupFacts.read(said)
+        control = host.address or self._reached.targets[index].address or host.name
+        network = host.network or self._network
+        view = survey.HostView(host.name, control, host.data_address, network, host.slots, host.devices, facts)
+        return _Visit(index, wire, view, more, checkup.clock_of(samples))
+
+    async def _ask(self, wire: _Wire, question: Mapping[str, Any], timeout: float) -> object:
         """One question and its answer.
 
         Raises:
             HostError: there is none, or none that makes sense.
         """
-        host = visit.view.name
+        host = wire.host
         try:
             async with asyncio.timeout(timeout):
-                await visit.process.write(json.dumps(question).encode("ascii") + b"\n")
-                while b"\n" not in visit.rest:
-                    chunk = await visit.process.read()
-                    if not chunk or len(visit.rest) > ANSWER_LIMIT:
-                        raise await join.explain_silence(visit.process, visit.diagnostics, host)
-                    visit.rest += chunk
+                await wire.process.write(json.dumps(question).encode("ascii") + b"\n")
+                while b"\n" not in wire.rest:
+                    chunk = await wire.process.read()
+                    if not chunk or len(wire.rest) > ANSWER_LIMIT:
+                        raise await join.explain_silence(wire.process, wire.diagnostics, host)
+                    wire.rest += chunk
         except TimeoutError:
             raise BootstrapError(
                 f"the agent does not answer within {timeout:g} s",
                 host=host,
                 hint="is the host overloaded, or does a file system there hang?",
             ) from None
-        line, _, visit.rest = visit.rest.partition(b"\n")
-        try:
-            answer = json.loads(line)
-        except ValueError as exc:
-            raise BootstrapError(f"an answer that makes no sense: {exc}", host=host) from exc
-        return answer if isinstance(answer, dict) else {}
+        line, _, wire.rest = wire.rest.partition(b"\n")
+        with _sense(host):
+            return json.loads(line)
 
     # -- the second round
 
@@ -233,14 +240,12 @@ class Checkup:
 
     async def _reach(self, visit: _Visit, targets: Sequence[Sequence[Any]]) -> None:
         try:
-            answer = await self._ask(visit, {"ask": "reach", "targets": targets}, REACH_TIME)
-            visit.problems = {(str(address), int(port)): str(why) for address, port, why in answer["reach"]}
+            answer = await self._ask(visit.wire, {"ask": "reach", "targets": targets}, REACH_TIME)
+            with _sense(visit.wire.host):
+                visit.problems = dict(Reader(answer).items("reach", len(targets), _read_miss))
         except HostError as exc:
             self._fail(visit.index, exc)
-            await join.abandon(visit.process, visit.diagnostics)
-        except (KeyError, TypeError, ValueError) as exc:
-            self._fail(visit.index, BootstrapError(f"an answer that makes no sense: {exc}", host=visit.view.name))
-            await join.abandon(visit.process, visit.diagnostics)
+            await visit.wire.close()
 
     # -- the end
 
@@ -252,29 +257,28 @@ class Checkup:
         own = [finding for finding in network if finding.host == name]
         address = addresses.get(index, "")
         interface = survey.interface_of(visit.view, address)
-        found = checkup.examine(visit.view, visit.clock, is_shared=self._is_shared)
-        return Examined(name, visit.view.facts, visit.clock, address, interface, (*found, *own))
+        found = checkup.examine(visit.view, visit.more, visit.clock, is_shared=self._is_shared)
+        return Examined(name, visit.view.facts, visit.more, visit.clock, address, interface, (*found, *own))
 
 
-def _check_facts(view: survey.HostView) -> None:
-    """Find out whether all that is done with a host's facts can be done: they are the host's word.
-
-    Raises:
-        HostError: they make no sense.
-    """
-    missing = [name for name, kind in _FACTS.items() if not isinstance(view.facts.get(name), kind)]
-    if missing:
-        raise BootstrapError(f"an answer without {', '.join(missing)}", host=view.name)
+@contextlib.contextmanager
+def _sense(host: str) -> Iterator[None]:
+    """What a host said is read inside: raises BootstrapError where it makes no sense."""
     try:
-        checkup.examine(view, None)
-        survey.candidate_addresses([replace(view, network=None)])
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        raise BootstrapError(f"facts that make no sense: {exc!r}", host=view.name) from exc
+        yield
+    except (ValueError, RecursionError) as exc:  # Nonsense, or no JSON
+        raise BootstrapError(f"an answer that makes no sense: {exc}", host=host) from exc
+
+
+def _read_miss(said: Reader) -> tuple[tuple[str, int], str]:
+    """An address and port that was not reached, and why."""
+    address, port, why = said.fixed("item", 3)
+    return (address.text("item"), port.whole("item", 1, 65535)), why.text("item")
 
 
 def _peers(visits: Sequence[_Visit]) -> list[list[int]]:
     """Whom each host tries: nobody who shares its network stack, to whom loopback is good."""
-    stacks = [visit.view.facts.get("netid") for visit in visits]
+    stacks = [visit.view.facts.netid for visit in visits]
     return [
         [peer for peer in reachability.peers_of(own, len(visits)) if stacks[peer] != stacks[own]]
         for own in range(len(visits))

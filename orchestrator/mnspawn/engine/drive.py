@@ -166,7 +166,8 @@ class Drive:
                 if link.is_settled or self._machine.state is policy.RunState.DONE:
                     return
                 if self._machine.state in (policy.RunState.CONNECTING, policy.RunState.PREPARING) or self._is_dry:
-                    raise await link.explain(lost)
+                    self._fail(link.index, await link.explain(lost))
+                    return await link.give_up(lost)
                 if not await self._come_back(link, lost):
                     return
         except HostError as exc:
@@ -178,7 +179,11 @@ class Drive:
         """Redial a host whose link broke; False when it counts as lost."""
         began = self._loop.time()
         lost_at = began if lost.kind == "eof" else lost.last_heard
-        self._audience.tell(seen.HostLinkLost(time.time(), link.name, lost.detail))
+        if lost.kind == "nonsense":
+            self._machine.condemn(link.index, lost.detail, lost_at, began)
+            self._act()
+        else:
+            self._audience.tell(seen.HostLinkLost(time.time(), link.name, lost.detail))
         verdict = await link.find_again(lost, lost_at + self._request.orphan_grace)
         now = self._loop.time()
         if verdict is None:
@@ -287,16 +292,14 @@ class Drive:
                 pass  # for the audience alone
 
     def _take_hello(self, link: HostLink, hello: said.Hello) -> None:
-        if not hello.facts.get("root"):
-            self._fail(
-                link.index,
-                NothingWritable(f"no folder can hold a run: {hello.facts.get('root_problem')}", host=link.name),
-            )
+        if not hello.facts.root:
+            problem = f"no folder can hold a run: {hello.facts.root_problem}"
+            self._fail(link.index, NothingWritable(problem, host=link.name))
             link.send(messages.FINISH, keep=False)
             return
         link.hello = hello
         self._answers.usable(link.index)
-        self._audience.tell(seen.HostConnected(time.time(), link.name, hello.facts, hello.is_cached))
+        self._audience.tell(seen.HostConnected(time.time(), link.name, hello.facts.describe(), hello.is_cached))
         self._machine.phase(link.index, "ready", self._loop.time())
         self._machine.connected(link.index)
         self._look_for_answers()

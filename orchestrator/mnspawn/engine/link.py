@@ -22,6 +22,7 @@ OLD_CONNECTION_LIMIT = 5.0  # seconds for a host to find its agent; over a conne
 ANSWER_LIMIT = 3.0  # seconds for the agent to answer; it does nothing that takes longer
 BLOB_PIECE = 65536
 BLOB_WINDOW = 2 << 20  # bytes of files that the agent has not acknowledged
+GARBLED_MOST = 3  # wires: somebody can write into one by mistake, into each new one only on purpose
 RETRY_FIRST, RETRY_MOST = 0.2, 2.0
 
 
@@ -64,6 +65,7 @@ class HostLink:
         self._diagnostics: join.Diagnostics | None = None
         self._first = b""
         self._is_open = False
+        self._garbled = 0  # wires that carried no frames of ours
 
     # -- sending ---------------------------------------------------------------------------------------------------
     def send(self, kind: str, **fields: Any) -> None:
@@ -127,13 +129,26 @@ class HostLink:
         assert self._diagnostics is not None
         if lost.kind == "eof":
             return await join.explain_silence(self._process, self._diagnostics, self.name)
-        return BootstrapError(f"the link was lost: {lost.detail}", host=self.name)
+        reason = lost.detail if lost.kind == "nonsense" else f"the link was lost: {lost.detail}"
+        return BootstrapError(reason, host=self.name)
+
+    async def give_up(self, lost: LinkLost) -> None:
+        """Nothing was started. An agent whose link ends goes by itself; one that makes no sense may not."""
+        if lost.kind == "nonsense":
+            await self._drop_wire()
+            await self._bury(lost.detail)
 
     async def find_again(self, lost: LinkLost, deadline: float) -> Verdict | None:
         """A new wire to the same agent; None when it stands, else why the host counts as lost."""
         await self._drop_wire()
+        if lost.kind == "nonsense":
+            return await self._bury(lost.detail)
         if lost.kind == "silence":
             await self._drop_connection()
+        if lost.kind == "garbage":
+            self._garbled += 1
+            if self._garbled > GARBLED_MOST:
+                return await self._bury(lost.detail)
         delay = RETRY_FIRST
         while True:
             try:
@@ -206,7 +221,7 @@ class HostLink:
         return False
 
     async def _bury(self, reason: str) -> Verdict:
-        """The host answers but the agent does not: end it and what it left."""
+        """The host answers but the agent does not, or not with sense: end it and what it left."""
         assert self._connection is not None
         is_clean = False
         with contextlib.suppress(HostError):  # then nobody can say that nothing is left, and the report says so

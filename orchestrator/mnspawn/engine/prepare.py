@@ -199,11 +199,11 @@ class Preparation:
 
     def _probes(self, prober: int) -> list[list[Any]]:
         """What this host shall try: others' candidates, unless they were configured or share its network stack."""
-        own_stack = self.views[prober].facts.get("netid")
+        own_stack = self.views[prober].facts.netid
         return [
             [address, self._request.start_port or PROBE_PORT]
             for other in self._probed[prober]
-            if self.views[other].data_address is None and self.views[other].facts.get("netid") != own_stack
+            if self.views[other].data_address is None and self.views[other].facts.netid != own_stack
             for address in self.candidates[other]
         ]
 
@@ -234,7 +234,7 @@ class Preparation:
                 a.run_dir,
                 a.workdir,
                 next(iter(a.files), None),
-                view.facts.get("env", {}),
+                dict(view.facts.env),
                 environment_of(host),
                 host.prelude,
                 frozenset(name for name, _ in host.secrets),

@@ -157,7 +157,7 @@ class Tail:
             self._audience.notice("link is back", source.name)
         resume = source.positions()
         window = min(WINDOW_MOST, max(WINDOW_LEAST, WINDOW_TOTAL // len(self._sources)))
-        session = source.session = said.HostSession(self._loop.time(), window)
+        session = source.session = said.HostSession(self._loop.time(), window, speaker=said.Speaker.TAILER)
         source.files, source.owed, source.lost = {}, 0, None
         session.send(messages.make(messages.TAIL, patterns=list(one.patterns), lines=self._lines, resume=resume))
         try:

@@ -236,7 +236,7 @@ class View:
         process, diagnostics, first = found
         window = min(WINDOW_MOST, max(WINDOW_LEAST, WINDOW_TOTAL // len(self._glances)))
         offsets = glance.session.offsets if glance.session is not None else {}
-        session = said.HostSession(self._loop.time(), window, offsets=offsets)
+        session = said.HostSession(self._loop.time(), window, offsets=offsets, speaker=said.Speaker.WATCHER)
         session.expect(glance.ranks)
         glance.session = session
         session.send(

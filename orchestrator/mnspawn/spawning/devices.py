@@ -58,7 +58,7 @@ def _share_out(nprocs: int, backend: str, selected: tuple[str, ...], views: Sequ
 
 
 def _share(nprocs: int, backend: str, selected: tuple[str, ...], view: HostView) -> Share:
-    has = str(view.facts.get("device_kind", "cpu"))
+    has = view.facts.device_kind
     wanted = KIND_OF.get(backend, "gpu" if backend == "auto" and has == "cpu" else has)
     if backend == "gloo" or (backend == "auto" and has == "cpu" and not selected):
         return Share(count_trainers(view, "cpu" if view.slots is None else None) if nprocs == -1 else nprocs)
@@ -87,7 +87,7 @@ def _positions_of(
     selected: tuple[str, ...], positions: tuple[int, ...], kind: str, variable: str, view: HostView
 ) -> tuple[int, ...]:
     """Positions inside the host's visible list of devices that are named by their absolute ids."""
-    listed = view.facts.get("env", {}).get(variable)
+    listed = view.facts.variable(variable)
     every = [entry.strip() for entry in listed.split(",")] if listed else [str(p) for p in range(len(positions))]
     usable = [every[position] for position in positions if position < len(every)]
     for card in selected:

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,11 +19,13 @@ from mnspawn.core.session import (
     Refused,
     Remark,
     SessionEvent,
-    Started,
+    Speaker,
 )
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel, Received
+from tests.unit.protocol import conversation
 from tests.unit.protocol.cable import Cable
+from tests.unit.said import facts
 
 STAMP = 1700000000.5  # a wall-clock label
 WINDOW = 1000
@@ -32,12 +35,16 @@ STDOUT, STDERR = 1, 2
 class Pair:
     """A session and the channel of a scripted agent, on one good wire after another."""
 
-    def __init__(self, skew: float = 0.0) -> None:
+    def __init__(self, skew: float = 0.0, ranks: Sequence[int] | None = (0, 1)) -> None:
         self.now = 0.0
         self.skew = skew
         self.session = HostSession(0.0, WINDOW)
         self.agent = Channel(skew)
+        if ranks is not None:
+            conversation.begin(self.session, self.agent, self.pass_on, ranks)
         self.pass_on()
+        self.session.events()
+        self.agent.events()
 
     def pass_on(self, **faults: Any) -> None:
         self.now = Cable(self.session, self.agent, skew=self.skew, **faults).pass_on(self.now)
@@ -86,32 +93,29 @@ def kinds(events: list[SessionEvent]) -> list[type]:
 
 
 def test_messages_become_events_with_checked_fields() -> None:
-    pair = Pair()
-    assert pair.says(messages.HELLO, protocol=1, version="x", facts={"cpus": 2}, cached=True) == [
-        Hello({"cpus": 2}, True)
-    ]
-    assert pair.says(messages.NEED, blobs=[0, 2]) == [Need((0, 2))]
+    pair = Pair(ranks=None)
+    pair.agent.send(conversation.hello(cpus=2))
+    assert pair.events() == [Hello(facts(cpus=2), True)]
+    pair.session.send(conversation.prepare([0], files=conversation.FILES[:2], extra_ports=2))
+    assert pair.says(messages.NEED, blobs=[0, 1]) == [Need((0, 1))]
     answer = {"ports": [6070], "extra_ports": [7000, 7001], "run_dir": "/r", "workdir": "/w", "python": "/p"}
-    assert pair.says(messages.PREPARED, **answer, files=["/f"], reach=[["10.0.0.2", ""]], at=1.0) == [
-        Prepared((6070,), (7000, 7001), "/r", "/w", "/p", ("/f",), {"10.0.0.2": ""})
+    assert pair.says(messages.PREPARED, **answer, files=["/f", "/g"], reach=[["10.0.0.2", ""]], at=1.0) == [
+        Prepared((6070,), (7000, 7001), "/r", "/w", "/p", ("/f", "/g"), {"10.0.0.2": ""})
     ]
-    assert pair.says(messages.REFUSED, reasons=["no script /x"]) == [Refused(("no script /x",))]
     assert pair.says(messages.NOTICE, text="the disk is full") == [Remark("the disk is full")]
 
 
+def test_a_refusal_comes_with_its_reasons() -> None:
+    pair = Pair(ranks=None)
+    pair.agent.send(conversation.hello())
+    pair.events()
+    pair.session.send(conversation.prepare())
+    assert pair.says(messages.REFUSED, reasons=["no script /x"]) == [Refused(("no script /x",))]
+
+
 def test_another_protocol_is_refused_in_words() -> None:
-    events = Pair().says(messages.HELLO, protocol=99, version="x", facts={}, cached=True)
+    events = Pair(ranks=None).says(messages.HELLO, protocol=99, version="x", facts={}, cached=True)
     assert events == [Refused(("expected protocol 1, found 99",))]
-
-
-@pytest.mark.parametrize("message", [{"type": "started", "rank": -1}, {"type": "sing"}, {}])
-def test_a_message_that_can_not_be_used_is_a_remark_and_the_link_goes_on(message: dict[str, Any]) -> None:
-    pair = Pair()
-    pair.agent.send(message)
-    (event,) = pair.events()
-    assert isinstance(event, Remark)
-    assert "can't be used" in event.text
-    assert kinds(pair.says(messages.NEED, blobs=[])) == [Need]
 
 
 # -- the agent's clock
@@ -122,13 +126,16 @@ def test_times_of_the_agent_are_told_on_our_clock() -> None:
     pair.agent.beat()
     pair.pass_on(delay=0.01)
     pair.now = 100.0
-    (event,) = pair.says(messages.STARTED, rank=0, pid=42, at=5090.0)
-    assert isinstance(event, Started)
+    (event,) = pair.says(messages.EXITED, **{**EXITED, "at": 5090.0, "sizes": [[STDOUT, 1]]})
+    assert isinstance(event, Exited)
     assert event.at == pytest.approx(90.0, abs=0.02)
 
 
 def test_nothing_on_the_agents_side_happens_in_our_future() -> None:
-    pair = Pair()
+    pair = Pair(ranks=None)
+    conversation.begin(pair.session, pair.agent, pair.pass_on, [])
+    pair.session.expect([0])
+    pair.session.events()
     pair.now = 7.0
     (event,) = pair.says(messages.NOT_STARTED, rank=0, at=1e6, error="no such file")
     assert event == NotStarted(0, 7.0, "no such file")
@@ -229,7 +236,7 @@ def test_silence_is_a_break() -> None:
 
 
 def test_after_a_break_the_agent_is_told_where_every_stream_goes_on() -> None:
-    pair = Pair()
+    pair = Pair(ranks=[0, 4])
     pair.outputs(0, b"abc")
     pair.outputs(0, b"e", stream=STDERR, rank=4)
     pair.breaks()
@@ -255,7 +262,7 @@ def test_what_was_said_while_there_was_no_link_arrives_once_it_is_back() -> None
 
 
 def test_a_session_that_goes_on_from_an_earlier_one_leaves_out_what_that_one_had() -> None:
-    session = HostSession(0.0, WINDOW, offsets={(0, STDOUT): 4})
+    session = HostSession(0.0, WINDOW, offsets={(0, STDOUT): 4}, speaker=Speaker.WATCHER)
     agent = Channel(0.0)
     agent.send_output(0, STDOUT, 0, b"abcdef", STAMP)
     Cable(session, agent).pass_on(0.0)
@@ -295,18 +302,3 @@ def test_a_new_wire_begins_with_a_whole_window() -> None:
     pair.pass_on()
     assert pair.agent.output_allowance(1) == WINDOW
     assert text(pair.session.events()) == b""
-
-
-def test_what_an_agent_says_of_ranks_and_streams_that_are_not_its_own_is_not_believed() -> None:
-    session = HostSession(0.0, WINDOW)
-    session.expect([0, 1])
-    peer = Channel(0.0)
-    peer.send(messages.make(messages.STARTED, rank=7, pid=1, at=0.0))
-    peer.granted_to_us = 100
-    peer.send_output(0, 9, 0, b"strange stream", 0.0)
-    peer.send_output(7, 1, 0, b"strange rank", 0.0)
-    peer.send_output(1, 1, 0, b"own", 0.0)
-    session.receive(peer.data_to_send(0.0), 0.0)
-    told = session.events()
-    assert [type(event) for event in told] == [Remark, Output]
-    assert "rank 7" in told[0].text  # type: ignore[union-attr]

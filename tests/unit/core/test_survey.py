@@ -13,18 +13,19 @@ from mnspawn.core.survey import (
     usable_addresses,
     visible_devices,
 )
+from tests.unit.said import facts
 
 GPU = {"name": "H200", "uuid": "GPU-1", "memory": 1 << 37}
 
 
-def view(**facts: Any) -> HostView:
-    return HostView("h1", "h1", None, None, None, None, facts)
+def view(**changed: Any) -> HostView:
+    return HostView("h1", "h1", None, None, None, None, facts(**changed))
 
 
 def gpus(count: int, visible: str | None = None, **options: Any) -> HostView:
     env = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    facts = {"device_kind": "gpu", "devices": [GPU] * count, "env": env, "cpus": 16}
-    return HostView("h1", "h1", None, None, options.get("slots"), options.get("devices"), facts)
+    own = facts(device_kind="gpu", devices=[GPU] * count, env=env, cpus=16)
+    return HostView("h1", "h1", None, None, options.get("slots"), options.get("devices"), own)
 
 
 # -- devices
@@ -66,8 +67,8 @@ def test_a_device_that_is_not_there_makes_the_host_unfit() -> None:
 
 
 def test_another_kinds_variable_means_nothing() -> None:
-    facts = {"device_kind": "xpu", "devices": [{}, {}], "env": {"CUDA_VISIBLE_DEVICES": "0"}}
-    assert visible_devices(HostView("h", "h", None, None, None, None, facts)) == (0, 1)
+    xpus = view(device_kind="xpu", devices=[{}, {}], env={"CUDA_VISIBLE_DEVICES": "0"})
+    assert visible_devices(xpus) == (0, 1)
 
 
 # -- how many trainers
@@ -90,8 +91,7 @@ def test_another_kinds_variable_means_nothing() -> None:
         (gpus(4, ""), "auto", 16),
         (view(cpus=8), None, 8),
         (view(cpus=8), "cpu", 8),
-        (view(cpus=0), "cpu", 1),
-        (view(), None, 1),
+        (view(cpus=1), None, 1),
     ],
 )
 def test_how_many_trainers_a_host_runs(host: HostView, nproc: int | str | None, count: int) -> None:
@@ -111,12 +111,15 @@ def test_asking_for_gpus_where_there_is_none_says_why() -> None:
 def host(number: int, *interfaces: tuple[str, str], netid: str | None = None, **options: Any) -> HostView:
     """Host number N: eth0 has 10.0.0.N, beside lo and what is given."""
     own = [("lo", "127.0.0.1"), ("eth0", f"10.0.0.{number}"), *interfaces]
-    facts = {"interfaces": [list(pair) for pair in own], "netid": netid or f"net{number}"}
+    said = facts(
+        interfaces=[list(pair) for pair in own],
+        netid=netid or f"net{number}",
+        ssh_address=options.get("ssh_address", ""),
+    )
     name = f"h{number}"
     return HostView(
-        name, options.get("control", name), options.get("data_address"), options.get("network"), None, None,
-        {**facts, "ssh_address": options.get("ssh_address", "")},
-    )  # fmt: skip
+        name, options.get("control", name), options.get("data_address"), options.get("network"), None, None, said
+    )
 
 
 def test_the_address_that_ssh_reached_comes_first() -> None:

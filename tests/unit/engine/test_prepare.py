@@ -12,6 +12,7 @@ from mnspawn.engine.request import RunRequest
 from mnspawn.errors import PlanRefused, UsageError
 from mnspawn.plan import Program
 from mnspawn_inventory import Host
+from tests.unit.said import facts
 
 SCRIPT = Program("script", "train.py", ("--lr", "0.1"))
 
@@ -20,9 +21,9 @@ def request(*hosts: Host, **options: Any) -> RunRequest:
     return RunRequest(**{"program": SCRIPT, "hosts": hosts, "nproc": 2, "contracts": ("torch",), **options})
 
 
-def hello(number: int, **facts: Any) -> Hello:
-    own = {"interfaces": [["lo", "127.0.0.1"], ["eth0", f"10.0.0.{number}"]], "netid": f"net{number}", "cpus": 4}
-    return Hello({**own, **facts}, is_cached=True)
+def hello(number: int, **changed: Any) -> Hello:
+    own = {"interfaces": [["lo", "127.0.0.1"], ["eth0", f"10.0.0.{number}"]], "netid": f"net{number}"}
+    return Hello(facts(**{**own, **changed}), is_cached=True)
 
 
 def prepared(number: int, reach: dict[str, str] | None = None) -> Prepared:

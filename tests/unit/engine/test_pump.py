@@ -9,6 +9,7 @@ from mnspawn.engine.pump import pump
 from mnspawn_agent.protocol import channel, messages
 from mnspawn_agent.protocol.channel import Channel, Received
 from tests.support import wait_until_async
+from tests.unit.said import FACTS, facts
 
 
 @pytest.fixture(autouse=True)
@@ -89,24 +90,25 @@ class Pumped:
 async def test_bytes_move_both_ways_and_an_end_is_told_once() -> None:
     pumped = Pumped(peer := Peer())
     pumped.send(messages.STOP, grace=1.0)
+    peer.sends(peer.says(messages.HELLO, protocol=1, version="x", facts=FACTS, cached=True))
     peer.sends(peer.says(messages.NOTICE, text="one"))
     peer.sends(peer.says(messages.NOTICE, text="two"))
-    await pumped.until(lambda: len(pumped.told) == 2 and peer.heard() == ["stop"])
+    await pumped.until(lambda: len(pumped.told) == 3 and peer.heard() == ["stop"])
     peer.sends(b"")
     await pumped.task
-    assert pumped.told[:2] == [Remark("one"), Remark("two")]
-    assert [event.kind for event in pumped.told[2:] if isinstance(event, LinkLost)] == ["eof"]
-    assert len(pumped.told) == 3
+    assert pumped.told[1:3] == [Remark("one"), Remark("two")]
+    assert [event.kind for event in pumped.told[3:] if isinstance(event, LinkLost)] == ["eof"]
+    assert len(pumped.told) == 4
 
 
 async def test_bytes_that_came_with_the_handshake_come_first() -> None:
     peer = Peer()
-    hello = peer.says(messages.HELLO, protocol=1, version="x", facts={}, cached=True)
+    hello = peer.says(messages.HELLO, protocol=1, version="x", facts=FACTS, cached=True)
     pumped = Pumped(peer, first=hello)
     peer.sends(peer.says(messages.NOTICE, text="later"))
     peer.sends(b"")
     await pumped.task
-    assert pumped.told[:2] == [Hello({}, True), Remark("later")]
+    assert pumped.told[:2] == [Hello(facts(), True), Remark("later")]
 
 
 async def test_the_first_thing_said_is_the_credit() -> None:

@@ -6,14 +6,17 @@ from mnspawn.core.session import (
     Drained,
     Exited,
     Gap,
+    Hello,
     HostSession,
     LinkLost,
     Output,
+    Prepared,
     SessionEvent,
     Started,
 )
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel, Received, Synced
+from tests.unit.protocol import conversation
 from tests.unit.protocol.cable import Cable
 
 STAMP = 1700000000.5
@@ -36,6 +39,14 @@ class ModelAgent:
         self._offsets = dict.fromkeys(STREAMS, 0) | {key: at for key, at in (offsets or {}).items() if key in STREAMS}
         self._kept = kept or {}
         self.is_told_to_go = False
+        self._has_started = False
+        if offsets is None:
+            self.channel.send(conversation.hello())
+        else:
+            self._start()
+
+    def _start(self) -> None:
+        self._has_started = True
         for rank in (0, 1):
             self.channel.send(messages.make(messages.STARTED, rank=rank, pid=100 + rank, at=0.0))
         for rank in (1, 0):
@@ -54,7 +65,7 @@ class ModelAgent:
 
     # -- an End of a Cable
     def data_to_send(self, now: float) -> bytes:
-        for (rank, stream), text in STREAMS.items():
+        for (rank, stream), text in STREAMS.items() if self._has_started else ():
             offset = self._offsets[rank, stream]
             chunk = text[offset : offset + min(CHUNK, self.channel.output_allowance(1))]
             if chunk:
@@ -67,6 +78,10 @@ class ModelAgent:
         for event in self.channel.events():
             if isinstance(event, Received):
                 self.is_told_to_go = event.message["type"] == messages.FINISH
+                if event.message["type"] == messages.PREPARE:
+                    self.channel.send(conversation.prepared(ports=2))
+                elif event.message["type"] == messages.START:
+                    self._start()
             elif isinstance(event, Synced):
                 self._rewind({(rank, stream): offset for rank, stream, offset in event.message["offsets"]})
 
@@ -85,8 +100,9 @@ class ModelAgent:
 class Controller:
     """What the engine does with a session: passes events on, pays for output, says FINISH when all is there."""
 
-    def __init__(self, window: int = 40) -> None:
+    def __init__(self, window: int = 40, pays: bool = True) -> None:
         self.session = HostSession(0.0, window)
+        self._pays = pays
         self.events: list[SessionEvent] = []
 
     def data_to_send(self, now: float) -> bytes:
@@ -96,7 +112,11 @@ class Controller:
         self.session.receive(chunk, now)
         for event in self.session.events():
             self.events.append(event)
-            if isinstance(event, Output):
+            if isinstance(event, Hello):
+                self.session.send(conversation.prepare([0, 1]))
+            elif isinstance(event, Prepared):
+                self.session.send(conversation.start())
+            elif isinstance(event, Output) and self._pays:
                 self.session.consumed(len(event.chunk))
             elif isinstance(event, Complete):
                 self.session.send(messages.make(messages.FINISH, keep=True))
@@ -150,7 +170,7 @@ def test_a_wire_cut_anywhere_costs_no_byte_and_repeats_none() -> None:
 
 
 def test_wires_that_break_again_and_again_only_take_longer() -> None:
-    for budget in range(450, 900, 13):
+    for budget in range(1000, 1500, 13):
         controller, agent = Controller(), ModelAgent()
         for attempt in range(100):
             cable = Cable(controller, agent, budget=budget, piece=5)
@@ -182,13 +202,16 @@ def test_a_tiny_window_only_takes_longer() -> None:
 
 
 def test_nothing_is_sent_to_a_controller_that_does_not_pay() -> None:
-    session, agent = HostSession(0.0, 30), ModelAgent()
-    Cable(session, agent).pass_on(0.0)
-    assert sum(len(event.chunk) for event in session.events() if isinstance(event, Output)) == 30
+    controller, agent = Controller(window=30, pays=False), ModelAgent()
+    Cable(controller, agent).pass_on(0.0)
+    assert sum(len(event.chunk) for event in controller.events if isinstance(event, Output)) == 30
 
 
 def test_bytes_that_went_while_the_link_was_down_are_counted_and_the_rest_comes() -> None:
-    controller, agent = Controller(), ModelAgent(kept={(0, 1): 30, (1, 2): 60})
+    controller, agent = Controller(window=0), ModelAgent(kept={(0, 1): 30, (1, 2): 60})
+    Cable(controller, agent).pass_on(0.0)
+    assert [controller.count(kind) for kind in (Exited, Output)] == [2, 0]
+    controller.session.window = 40
     controller.receive(b"", 0.0)
     agent.receive(b"", 0.0)
     reconnect(controller, agent, now=1.0)

@@ -1,5 +1,6 @@
 """What a host says of itself becomes findings, each with what to do."""
 
+from collections.abc import Container
 from typing import Any
 
 import pytest
@@ -7,22 +8,16 @@ import pytest
 from mnspawn import errors
 from mnspawn.core.checkup import CHECKS, CLOCK_LIMIT, Clock, Finding, clock_of, examine, refusal
 from mnspawn.core.survey import HostView
-
-GOOD: dict[str, Any] = {
-    "cache": {"was_here": True, "place": "/h/.cache/mnspawn", "preferred": "/h/.cache/mnspawn"},
-    "runs": {"place": "/h/s", "preferred": "/h/s", "problem": "", "free": 1 << 40, "total": 1 << 41, "free_files": -1},
-    "limits": {"nofile": [1024, 524288], "memlock": [8 << 20, 8 << 20]},
-    "rdma": [],
-    "logind": {"kills": False, "place": "", "user": "u"},
-    "own_name": {"name": "h1", "addresses": ["10.0.0.1"], "problem": ""},
-    "devices": [],
-    "device_kind": "cpu",
-    "device_problem": "",
-}
+from tests.unit import said
 
 
 def findings(clock: Clock | None = None, devices: tuple[int, ...] | None = None, **facts: Any) -> list[Finding]:
-    return examine(HostView("h1", "h1", None, None, None, devices, {**GOOD, **facts}), clock)
+    view = HostView("h1", "h1", None, None, None, devices, said.facts(**_only(said.FACTS, facts)))
+    return examine(view, said.checked(**_only(said.CHECKED, facts)), clock)
+
+
+def _only(names: Container[str], facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name in names}
 
 
 def test_a_good_host_has_none() -> None:
@@ -32,10 +27,10 @@ def test_a_good_host_has_none() -> None:
 @pytest.mark.parametrize(
     ("check", "facts"),
     [
-        ("disk", {"runs": {**GOOD["runs"], "free": 1 << 20}}),
-        ("disk", {"runs": {**GOOD["runs"], "free_files": 3}}),
+        ("disk", {"runs": {**said.CHECKED["runs"], "free": 1 << 20}}),
+        ("disk", {"runs": {**said.CHECKED["runs"], "free_files": 3}}),
         ("folder", {"runs": {"place": "", "preferred": "/h/s", "problem": "/h/s: read-only"}}),
-        ("limits", {"limits": {**GOOD["limits"], "nofile": [256, 4096]}}),
+        ("limits", {"limits": {**said.CHECKED["limits"], "nofile": [256, 4096]}}),
         ("limits", {"rdma": ["mlx5_0"]}),
         ("logind", {"logind": {"kills": True, "place": "/etc/systemd/logind.conf:3", "user": "u"}}),
         ("name", {"own_name": {"name": "h1", "addresses": [], "problem": "unknown"}}),
@@ -54,9 +49,9 @@ def test_each_fault_is_one_finding(check: str, facts: dict[str, Any]) -> None:
     ("check", "facts"),
     [
         ("name", {"own_name": {"name": "h1", "addresses": ["127.0.1.1", "::1"], "problem": ""}}),
-        ("folder", {"runs": {**GOOD["runs"], "place": "/var/tmp/m", "problem": "Read-only file system"}}),
-        ("folder", {"cache": {**GOOD["cache"], "place": ""}}),
-        ("folder", {"cache": {**GOOD["cache"], "place": "/var/tmp/m"}}),
+        ("folder", {"runs": {**said.CHECKED["runs"], "place": "/var/tmp/m", "problem": "Read-only file system"}}),
+        ("folder", {"cache": {**said.CHECKED["cache"], "place": ""}}),
+        ("folder", {"cache": {**said.CHECKED["cache"], "place": "/var/tmp/m"}}),
     ],
 )
 def test_what_runs_get_around_is_a_note(check: str, facts: dict[str, Any]) -> None:
@@ -70,8 +65,8 @@ def test_no_limit_is_no_finding() -> None:
 
 def test_loopback_is_a_good_name_where_all_hosts_are_one_machine() -> None:
     own_name = {"name": "h1", "addresses": ["127.0.0.1"], "problem": ""}
-    view = HostView("h1", "h1", None, None, None, None, {**GOOD, "own_name": own_name})
-    assert examine(view, None, is_shared=True) == []
+    view = HostView("h1", "h1", None, None, None, None, said.facts())
+    assert examine(view, said.checked(own_name=own_name), None, is_shared=True) == []
 
 
 @pytest.mark.parametrize(

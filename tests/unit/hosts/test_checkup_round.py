@@ -13,10 +13,10 @@ from mnspawn.engine.sites import Reached
 from mnspawn.transport.base import Target
 from mnspawn_inventory import Host
 from tests.support import PATIENCE
-from tests.unit.hosts.test_checkup import GOOD
+from tests.unit import said
 
 NONCE = "0123"
-FACTS: dict[str, Any] = {**GOOD, "memory": {}, "netid": "n1", "interfaces": [["lo", "127.0.0.1"], ["e0", "10.0.0.1"]]}
+FACTS: dict[str, Any] = {**said.FACTS, **said.CHECKED, "memory": {}}
 
 
 class Agent:
@@ -127,6 +127,8 @@ async def test_a_port_that_is_shut_is_found_where_it_is() -> None:
         facts_of(1, runs={"place": "/x", "preferred": "/x"}),
         facts_of(1, own_name={"name": "h", "addresses": 7, "problem": ""}),
         facts_of(1, devices=7),
+        facts_of(1, usable_cpus=float("nan")),
+        facts_of(1, time=10**400),
     ],
 )
 async def test_facts_that_make_no_sense_are_a_finding(facts: object) -> None:
@@ -135,7 +137,9 @@ async def test_facts_that_make_no_sense_are_a_finding(facts: object) -> None:
     assert examined[1].facts is not None
 
 
-@pytest.mark.parametrize("reach", [7, [1], [["10.0.0.2"]], [[[], "x", 1]], None])
+@pytest.mark.parametrize(
+    "reach", [7, [1], [["10.0.0.2"]], [[[], "x", 1]], [["a", 1e400, ""]], [["a", 1, ""]] * 99, None]
+)
 async def test_answers_that_make_no_sense_are_a_finding(reach: object) -> None:
     examined = await look({"h1": Agent(facts_of(1), reach), "h2": Agent(facts_of(2), [])})
     assert [finding.check for finding in examined[0].findings] == ["agent"]

@@ -5,13 +5,14 @@ import pytest
 from mnspawn.core.survey import HostView, Share
 from mnspawn.errors import PlanRefused
 from mnspawn.spawning import devices
+from tests.unit.said import facts
 
 
 def host(name: str = "h1", *, gpus: int = 0, kind: str = "gpu", visible: str | None = None, **more: Any) -> HostView:
-    facts: dict[str, Any] = {"cpus": 8, "device_kind": kind if gpus else "cpu", "devices": [{}] * gpus, "env": {}}
-    if visible is not None:
-        facts["env"]["CUDA_VISIBLE_DEVICES" if kind == "gpu" else "XPU_VISIBLE_DEVICES"] = visible
-    return HostView(name, name, None, None, more.get("slots"), more.get("devices"), facts)
+    variable = "CUDA_VISIBLE_DEVICES" if kind == "gpu" else "XPU_VISIBLE_DEVICES"
+    env = {} if visible is None else {variable: visible}
+    said = facts(cpus=8, device_kind=kind if gpus else "cpu", devices=[{}] * gpus, env=env)
+    return HostView(name, name, None, None, more.get("slots"), more.get("devices"), said)
 
 
 def shares(*hosts: HostView, nprocs: int = -1, backend: str = "auto", selected: tuple[str, ...] = ()) -> list[Share]:

@@ -1,0 +1,314 @@
+"""What a host says of itself, read once into checked types. Pure.
+
+All of it is the host's word: what is not as our agent says it is an error that names the field.
+"""
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self, TypeVar
+
+from mnspawn_agent.protocol.checks import MAX_LINE, MAX_SECONDS, MAX_TIME, is_text, shown
+
+T = TypeVar("T")
+
+MOST_CPUS = 1 << 20  # the largest machines have some thousands
+MOST_DEVICES = 4096  # as many as trainers
+MOST_INTERFACES = 1 << 14  # a host of ten thousand containers has two for each
+MOST_VARIABLES = 256  # the agent looks at a handful
+MOST_BYTES = 1 << 80  # file systems of 16 EiB and more say so in 64 bits of blocks
+MOST_USERS = 1 << 32  # uid_t
+
+
+class Nonsense(ValueError):
+    """What was said can't be; the text names the field, what was expected and what was found."""
+
+
+class Reader:
+    """Takes the fields of an object, each checked.
+
+    Args:
+        place: names the object in messages.
+    """
+
+    def __init__(self, said: object, place: str = "") -> None:
+        self._place = place
+        if not isinstance(said, dict):
+            raise Nonsense(f"{place or 'it'}: expected an object, found {shown(said)}")
+        self._said = said
+
+    def _fail(self, name: str, expected: str) -> Nonsense:
+        found = f"found {shown(self._said[name])}" if name in self._said else "found none"
+        return Nonsense(f"{self._path(name)}: expected {expected}, {found}")
+
+    def _path(self, name: str) -> str:
+        return f"{self._place}.{name}" if self._place else name
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self._said.get(name, default)
+        if not isinstance(value, str) or len(value) > MAX_LINE or not is_text(value):
+            raise self._fail(name, "text")
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self._said.get(name)
+        if not isinstance(value, bool):
+            raise self._fail(name, "true or false")
+        return value
+
+    def whole(self, name: str, least: int = 0, most: int = MOST_BYTES, default: int | None = None) -> int:
+        value = self._said.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self._fail(name, f"a whole number from {least}")
+        return value
+
+    def number(self, name: str, least: float, most: float) -> float:
+        value = self._said.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+            raise self._fail(name, "a number")
+        return float(value)
+
+    def items(self, name: str, most: int, read: Callable[["Reader"], T]) -> tuple[T, ...]:
+        """A list; every item is read as the field "item" of a reader."""
+        value = self._said.get(name)
+        if not isinstance(value, list) or len(value) > most:
+            raise self._fail(name, f"a list of at most {most}")
+        return tuple(read(Reader({"item": item}, self._path(name))) for item in value)
+
+    def texts(self, name: str, most: int) -> tuple[str, ...]:
+        return self.items(name, most, lambda reader: reader.text("item"))
+
+    def wholes(self, name: str, count: int, least: int = 0) -> tuple[int, ...]:
+        return tuple(one.whole("item", least) for one in self.fixed(name, count))
+
+    def fixed(self, name: str, count: int) -> tuple["Reader", ...]:
+        """A list of that many items, each the field "item" of a reader."""
+        found = self.items(name, count, lambda reader: reader)
+        if len(found) != count:
+            raise self._fail(name, f"{count} items")
+        return found
+
+    def part(self, name: str) -> "Reader":
+        """A field that is an object itself."""
+        if not isinstance(self._said.get(name), dict):
+            raise self._fail(name, "an object")
+        return Reader(self._said[name], self._path(name))
+
+    def names(self) -> list[str]:
+        """Of the object's fields, whatever they are."""
+        return list(self._said)
+
+    def has(self, name: str) -> bool:
+        return name in self._said
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """An accelerator, as the driver names it."""
+
+    name: str
+    uuid: str
+    memory: int  # bytes
+
+    @classmethod
+    def read(cls, said: Reader) -> Self:
+        return cls(said.text("name", ""), said.text("uuid", ""), said.whole("memory", default=0))
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """The facts of HELLO, and of a checkup.
+
+    Attributes:
+        device_kind: "gpu", "xpu", ... or "cpu" where there are no devices.
+        device_problem: why devices that are there can't be used, "" for nothing.
+        interfaces: (interface, address) pairs.
+        ssh_address: where sshd was reached, as the host sees it, "" without SSH.
+        netid: the same for all who share a network stack.
+        env: variables of the host's own environment that a contract minds.
+        root: folder for runs, "" where none can be written and `root_problem` says why; only runs ask for it.
+    """
+
+    python: str
+    python_version: tuple[int, ...]
+    cpus: int
+    device_kind: str
+    devices: tuple[Device, ...]
+    device_problem: str
+    interfaces: tuple[tuple[str, str], ...]
+    ssh_address: str
+    hostname: str
+    netid: str
+    user: int
+    home: str
+    pid: int
+    monotonic: float
+    time: float
+    env: tuple[tuple[str, str], ...]
+    root: str = ""
+    root_problem: str = ""
+
+    @classmethod
+    def read(cls, said: object) -> Self:
+        """Raises Nonsense."""
+        reader = Reader(said)
+        env = reader.part("env")
+        names = env.names()
+        if len(names) > MOST_VARIABLES or not all(isinstance(name, str) and name for name in names):
+            raise Nonsense(f"env: expected names of variables, found {shown(names)}")
+        return cls(
+            python=reader.text("python"),
+            python_version=reader.wholes("python_version", 3),
+            cpus=reader.whole("cpus", 1, MOST_CPUS),
+            device_kind=_kind(reader),
+            devices=reader.items("devices", MOST_DEVICES, lambda one: Device.read(one.part("item"))),
+            device_problem=reader.text("device_problem"),
+            interfaces=reader.items("interfaces", MOST_INTERFACES, _interface),
+            ssh_address=reader.text("ssh_address"),
+            hostname=reader.text("hostname"),
+            netid=reader.text("netid"),
+            user=reader.whole("user", 0, MOST_USERS),
+            home=reader.text("home"),
+            pid=reader.whole("pid"),
+            monotonic=reader.number("monotonic", -MAX_SECONDS, MAX_SECONDS),
+            time=reader.number("time", 0, MAX_TIME),
+            env=tuple((name, env.text(name)) for name in names),
+            root=reader.text("root", ""),
+            root_problem=reader.text("root_problem", ""),
+        )
+
+    def variable(self, name: str) -> str | None:
+        """A variable of the host's own environment, if it is set and one that was looked at."""
+        return dict(self.env).get(name)
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON-able values, in the agent's words."""
+        return {**_plain(asdict(self)), "env": dict(self.env)}
+
+
+def _kind(reader: Reader) -> str:
+    kind = reader.text("device_kind")
+    if not kind.isidentifier() or len(kind) > 32:  # it becomes a part of variables' names
+        raise Nonsense(f"device_kind: expected a word such as gpu, found {shown(kind)}")
+    return kind
+
+
+def _interface(reader: Reader) -> tuple[str, str]:
+    name, address = (one.text("item") for one in reader.fixed("item", 2))
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        raise Nonsense(f"interfaces: expected an IP address, found {shown(address)}") from None
+    return name, address
+
+
+def _plain(value: Any) -> Any:
+    """Lists for tuples, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+# -- what only a checkup looks at
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """Where the agent is kept ("" for nowhere), and whether it was there already."""
+
+    was_here: bool
+    place: str
+    preferred: str
+    is_writable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Where runs are kept ("" for nowhere), and what is free there; `free_files` is -1 where nobody knows."""
+
+    place: str
+    preferred: str
+    problem: str
+    free: int = 0
+    total: int = 0
+    free_files: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Logind:
+    """Whether logind ends what a user leaves running, and which file and line say so."""
+
+    kills: bool
+    place: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnName:
+    """What the host's own name resolves to."""
+
+    name: str
+    addresses: tuple[str, ...]
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckupFacts:
+    """What a host says of itself beside HostFacts when it is looked at.
+
+    Attributes:
+        memory, available: bytes, None where the system does not tell.
+        nofile, memlock: soft and hard limits, -1 for none.
+    """
+
+    cache: Cache
+    runs: Runs
+    memory: int | None
+    available: int | None
+    usable_cpus: float
+    nofile: tuple[int, ...]
+    memlock: tuple[int, ...]
+    rdma: tuple[str, ...]
+    logind: Logind
+    own_name: OwnName
+
+    @classmethod
+    def read(cls, said: object) -> Self:
+        """Raises Nonsense."""
+        reader = Reader(said)
+        cache, runs, memory = reader.part("cache"), reader.part("runs"), reader.part("memory")
+        limits, logind, own_name = reader.part("limits"), reader.part("logind"), reader.part("own_name")
+        place = runs.text("place")
+        free = {name: runs.whole(name) for name in ("free", "total")} if place else {}
+        return cls(
+            cache=Cache(
+                cache.flag("was_here"), cache.text("place"), cache.text("preferred"), cache.flag("is_writable")
+            ),
+            runs=Runs(
+                place, runs.text("preferred"), runs.text("problem"), **free,
+                free_files=runs.whole("free_files", -1) if place else -1,
+            ),
+            memory=memory.whole("total") if memory.has("total") else None,
+            available=memory.whole("available") if memory.has("available") else None,
+            usable_cpus=reader.number("usable_cpus", 0, MOST_CPUS),
+            nofile=limits.wholes("nofile", 2, -1),
+            memlock=limits.wholes("memlock", 2, -1),
+            rdma=reader.texts("rdma", MOST_DEVICES),
+            logind=Logind(logind.flag("kills"), logind.text("place"), logind.text("user")),
+            own_name=OwnName(own_name.text("name"), own_name.texts("addresses", 64), own_name.text("problem")),
+        )  # fmt: skip
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON-able values, in the agent's words."""
+        runs = asdict(self.runs)
+        memory = {"total": self.memory, "available": self.available}
+        return {
+            "cache": asdict(self.cache),
+            "runs": runs if self.runs.place else {name: runs[name] for name in ("place", "preferred", "problem")},
+            "memory": {name: count for name, count in memory.items() if count is not None},
+            "usable_cpus": self.usable_cpus,
+            "limits": {"nofile": list(self.nofile), "memlock": list(self.memlock)},
+            "rdma": list(self.rdma),
+            "logind": asdict(self.logind),
+            "own_name": _plain(asdict(self.own_name)),
+        }
