@@ -8,6 +8,7 @@ import time
 from typing import Dict, List, Optional, Tuple
 
 LIMIT = 3.0  # seconds; a packet to a host of the same network takes milliseconds, a lost SYN is sent again after one
+AT_ONCE = 512  # each takes a descriptor, of which many systems allow a process 1024
 ANSWERS = (0, errno.ECONNREFUSED)
 SILENCE = "no answer within %.0f s" % LIMIT
 
@@ -15,8 +16,8 @@ Target = Tuple[str, int]
 
 
 def probe(targets: List[Target]) -> List[List[str]]:
-    """[address, problem] of every target, all tried at once; problem is "" where something answered."""
-    problems = {address: problem for (address, _), problem in attempt(targets, len(targets) or 1).items()}
+    """[address, problem] of every target; problem is "" where something answered."""
+    problems = {address: problem for (address, _), problem in attempt(targets, AT_ONCE).items()}
     return [[address, problem] for address, problem in problems.items()]
 
 

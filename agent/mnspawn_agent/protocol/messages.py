@@ -74,7 +74,7 @@ TAIL = "tail"  # to a tailer: which files, and where to go on in those that were
 FINISH = "finish"  # all is known: the agent may go
 
 MAX_CARGO = 4096  # files that go along
-MAX_PROBES = 256  # addresses that one host tries
+MAX_PROBES = 1 << 14  # addresses that one host tries: of a large run the first tries four of every other
 
 
 def _is_file(value: Any) -> bool:

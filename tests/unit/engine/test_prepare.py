@@ -145,6 +145,14 @@ def test_a_large_run_does_not_ask_hosts_to_try_everybody() -> None:
     assert max(counts[1:]) <= 3
 
 
+def test_the_first_of_many_hosts_with_many_addresses_may_try_all_of_them() -> None:
+    own = [[[f"eth{n}", f"10.{n}.0.{host}"] for n in range(4)] for host in range(1, 101)]
+    hosts = tuple(Host(name=f"h{n}") for n in range(1, 101))
+    hellos = [hello(n, interfaces=own[n - 1]) for n in range(1, 101)]
+    chosen = Preparation(request(*hosts), "r1", hosts, hellos)
+    assert len(chosen.message(0, ())["probes"]) == 99 * 4
+
+
 def test_hosts_that_are_unfit_are_all_told_at_once() -> None:
     hosts = (Host(name="h1"), Host(name="h2"), Host(name="h3"))
     gpu = hello(2, device_kind="gpu", devices=[{}])
