@@ -26,6 +26,7 @@ SUMMARY = "List runs: those started from this machine, or with --hosts those tha
 EPILOG = (
     "STATE is `running`, or `ended` with its exit status. Without --hosts, hosts are asked, for three seconds at most,"
     " about runs that nobody here looks after and whose end was not seen here; `unknown` is what they don't tell of."
+    " Lines are cut to the terminal's width, elsewhere where a cell is longer than 300 characters; --json has all."
     " With --hosts, an ended run has its exit status where its end was seen here, or all its hosts are asked and agree."
 )
 ASK_LIMIT = 3.0  # seconds for hosts to answer: a list is wanted at once
@@ -138,8 +139,8 @@ def seen_here(row: Row) -> Row:
     return row if report is None else replace(row, exit_status=report.get("exit_status"))
 
 
-def table(rows: Iterable[Row]) -> str:
-    """For people."""
+def table(rows: Iterable[Row], width: int | None = None) -> str:
+    """For people; cut to a width, else where a cell is very long."""
     head = ("RUN", "NAME", "STATE", "BEGAN", "RANKS", "HOSTS", "PROGRAM")
     return columns(
         [
@@ -156,7 +157,9 @@ def table(rows: Iterable[Row]) -> str:
                 )
                 for row in rows
             ),
-        ]
+        ],
+        elastic=[head.index(name) for name in ("NAME", "HOSTS", "PROGRAM")],
+        width=width,
     )
 
 
@@ -190,7 +193,7 @@ def ps(
     if as_json:
         render.print_out(json.dumps({"runs": [shown(row) for row in kept]}, indent=2) + "\n")
     else:
-        render.print_out(table(kept))
+        render.print_out(table(kept, render.width()))
     if hidden:
         render.print_ours([f"mnspawn: {counted(len(hidden), 'older run')} not shown; --all shows them"])
     return status

@@ -46,6 +46,14 @@ def print_out(text: str) -> None:
     _write(sys.stdout, text)
 
 
+def width() -> int | None:
+    """Of the terminal that results go to; None when they go to none."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except OSError:
+        return None
+
+
 def print_plan(plan: Mapping[str, Any], as_json: bool) -> None:
     """What --dry-run found, on stdout: for people, or for machines."""
     print_out(json.dumps(plan, indent=2) + "\n" if as_json else "".join(f"{line}\n" for line in plan_lines(plan)))

@@ -1,21 +1,34 @@
 """How runs and their ranks stand, in words and as JSON: for ps, status and report. Pure."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from mnspawn.api import KnownRun
-from mnspawn.cli.words import cause, counted, duration, ranks_of, summary, undead, visible
+from mnspawn.cli.words import cause, counted, duration, ranks_of, shortened, summary, undead, visible
 from mnspawn.report import PHASES, HostOutcome, RankOutcome, RunReport
 
+LEAST_CELL = 10  # characters, however narrow the terminal
 
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows under each other, as wide as they need."""
+
+def columns(rows: Sequence[Sequence[str]], elastic: Collection[int] = (), width: int | None = None) -> str:
+    """Rows under each other, as wide as they need.
+
+    Arguments:
+        elastic: columns whose cells are cut where they are too long: the widest first, to make the rows fit.
+        width: of the rows; None cuts only what is very long.
+    """
     if not rows:
         return ""
-    shown = [[visible(cell) for cell in row] for row in rows]
+    shown = [[shortened(c) if index in elastic else visible(c) for index, c in enumerate(row)] for row in rows]
     widths = [max(len(row[index]) for row in shown) for index in range(len(shown[0]))]
+    while width is not None and elastic and sum(widths) + 2 * (len(widths) - 1) > width:
+        widest = max(elastic, key=lambda index: widths[index])
+        if widths[widest] <= LEAST_CELL:
+            break
+        widths[widest] -= 1
+    shown = [[shortened(cell, most) for cell, most in zip(row, widths, strict=True)] for row in shown]
     return "".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n" for row in shown
     )
@@ -54,7 +67,7 @@ def ranks_by_host(known: KnownRun, report: RunReport) -> list[list[RankOutcome]]
 def overview(known: KnownRun) -> str:
     """4 ranks on 2 hosts: train.py --lr 0.1."""
     size = f"{counted(sum(known.world), 'rank')} on {counted(len(known.hosts), 'host')}"
-    return f"{size}: {visible(known.command_line)}"
+    return f"{size}: {shortened(known.command_line)}"
 
 
 def label(known: KnownRun) -> str:

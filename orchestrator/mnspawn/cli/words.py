@@ -29,6 +29,7 @@ from mnspawn.logs.fold import rank_set
 from mnspawn.report import RankOutcome, RunReport
 
 TAIL_LINES = 20  # of the failed trainer's stderr: a traceback with its message
+LONGEST_TEXT = 300  # of a command line or a host's error among words of ours, in characters; --json has them whole
 LONGEST_LINE = 1000  # of a tail, in characters: a 64 KiB line would push everything else off the screen
 ASKED_FOR = frozenset(
     (ExitStatus.HANGUP, ExitStatus.INTERRUPTED, ExitStatus.TERMINATED, ExitStatus.TIMED_OUT)
@@ -45,6 +46,12 @@ def visible(text: str) -> str:
         sign if sign.isprintable() else "\t" if sign == "\t" else sign.encode("unicode_escape").decode()
         for sign in text
     )
+
+
+def shortened(text: str, most: int = LONGEST_TEXT) -> str:
+    """As `visible`, and cut where it is longer: `train.py --lr ...`."""
+    shown = visible(text[: most + 1])
+    return shown if len(shown) <= most else f"{shown[: max(0, most - 3)]}..."
 
 
 def fold_hosts(names: Iterable[str]) -> str:
@@ -80,7 +87,7 @@ def duration(seconds: float) -> str:
 def cause(code: int | None, error: str | None = None, *, is_ours: bool = False) -> str:
     """What ended a process, from its return code as Popen gives it; a KILL that is ours needs no explanation."""
     if error is not None:
-        return f"could not be started: {visible(error)}"
+        return f"could not be started: {shortened(error)}"
     if code is None:
         return "no news of its end"
     if code >= 0:

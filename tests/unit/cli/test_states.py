@@ -1,12 +1,15 @@
 """How runs stand, in words: status, report, ps."""
 
 import json
+import os
+import sys
+import termios
 from dataclasses import replace
 
 import pytest
 
 from mnspawn.api import KnownRun
-from mnspawn.cli import ps
+from mnspawn.cli import ps, render
 from mnspawn.cli.logs import ranks_of
 from mnspawn.cli.signal import signal_of
 from mnspawn.cli.states import began, columns, report_lines, state_of_rank, status_lines
@@ -115,6 +118,51 @@ def test_what_turns_out_later_of_a_lost_host_is_added_and_the_cause_stays() -> N
 def test_columns_show_nothing_that_a_terminal_obeys() -> None:
     assert columns([("A", "B"), ("x\x1b[2J", "y")]) == "A         B\nx\\x1b[2J  y\n"
     assert columns([]) == ""
+
+
+def test_columns_fit_a_terminal_by_cutting_the_widest_cells_that_may_be_cut() -> None:
+    rows = [("RUN", "HOSTS", "PROGRAM"), ("1a2b3c4d", "gpu-[001-500]", "train.py --lr 0.1 --steps 100000")]
+    assert columns(rows, (1, 2), 50).splitlines()[1] == "1a2b3c4d  gpu-[001-500]  train.py --lr 0.1 --st..."
+    assert columns(rows, (1, 2), 34).splitlines()[1] == "1a2b3c4d  gpu-[001...  train.py..."
+    assert columns(rows, (1, 2), 5) == columns(rows, (1, 2), 32)  # what remains can still be told apart
+    assert columns(rows, (1, 2)).splitlines()[1].endswith("--steps 100000")
+    assert columns([("a" * 400, "b" * 400)], (1,)) == f"{'a' * 400}  {'b' * 297}...\n"
+
+
+LONG = KnownRun("1a2b3c4d", (Host(name="a"),), (1,), program={"target": "train.py", "args": ["x\n\x1b[2J" * 40_000]})
+
+
+def test_a_command_line_of_a_quarter_of_a_megabyte_is_cut_wherever_it_stands_among_words() -> None:
+    row = ps.Row("1a2b3c4d", None, "running", None, 1.0, ("a",), 1, LONG.command_line)
+    assert [len(line) for line in ps.table([row], 100).splitlines()][1] == 100
+    told = ps.table([row])
+    assert len(told.splitlines()[1]) < 400
+    assert told.isascii()
+    assert "\x1b" not in told
+    now = RunReport("1a2b3c4d", 0, "", 1.0, None, (rank(0, None),), (HostOutcome("a", None, True),))
+    assert max(len(line) for line in status_lines(LONG, now, False, {}, "")) < 400
+    assert max(len(line) for line in report_lines(LONG, now)) < 400
+    assert ps.shown(row)["command"] == LONG.command_line
+
+
+def test_the_width_is_that_of_the_terminal_that_results_go_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = os.openpty()
+    with open(theirs, "w") as terminal:
+        termios.tcsetwinsize(terminal, (24, 91))
+        monkeypatch.setattr(sys, "stdout", terminal)
+        assert render.width() == 91
+        termios.tcsetwinsize(terminal, (0, 0))  # a terminal that does not know
+        assert render.width() is None
+    monkeypatch.undo()
+    os.close(ours)
+    with open(os.devnull, "w") as file:
+        monkeypatch.setattr(sys, "stdout", file)
+        assert render.width() is None
+        monkeypatch.undo()
+
+
+def test_an_error_of_a_host_is_cut() -> None:
+    assert len(state_of_rank(replace(rank(0, None), error="no such file: " + "x" * 100_000), has_ended=True)) < 400
 
 
 def pod(run: str, node_rank: int, *, is_alive: bool, is_here: bool = True, at: float = 1.0) -> dict[str, object]:
