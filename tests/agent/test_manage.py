@@ -1,7 +1,9 @@
 """Answers about the runs of a host, from what lies in its folders."""
 
 import json
+import os
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,26 @@ def test_an_order_to_a_pod_that_nobody_serves_is_answered(runs: Path, journal: s
     order = {"command": "signal", "signal": "SIGUSR1", "ranks": None}
     assert manage.command("mine", "0", order) == {"ok": False, "problem": problem, "is_gone": True}
     assert manage.command("other", "0", order) == {"ok": False, "problem": "no such run", "is_gone": False}
+
+
+def test_cleaning_looks_at_the_processes_once_however_many_pods_are_dead(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        make_pod(runs / f"run{number}" / "0", f"run{number}")
+    environment = {**os.environ, "MNSPAWN_RUN_ID": "run3", "MNSPAWN_NODE_RANK": "0"}
+    listed: list[str] = []
+    listdir = os.listdir
+
+    def counted(path: str) -> list[str]:
+        listed.append(path)
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", counted)
+    with subprocess.Popen(["sleep", "60"], env=environment) as left:
+        actions = manage.clean(0.0, is_dry=True)
+        left.kill()
+    assert {action["run"]: action["ended"] for action in actions} == {
+        f"run{number}": [left.pid] if number == 3 else [] for number in range(5)
+    }
+    assert listed.count("/proc") == 1

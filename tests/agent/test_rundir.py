@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,23 @@ def test_old_runs_go_and_those_that_have_not_ended_stay(tmp_path: Path) -> None:
     make_run(tmp_path, "young", rundir.KEEP_SECONDS - HOUR)
     make_run(tmp_path, "running", rundir.KEEP_SECONDS + HOUR, state="running")
     assert kept(tmp_path) == {"young", "running"}
+
+
+def test_what_a_killed_agent_has_left_goes_when_nothing_was_written_there_for_as_long(tmp_path: Path) -> None:
+    for run, age, hostname in (
+        ("dead", rundir.KEEP_SECONDS + HOUR, socket.gethostname()),
+        ("crashed lately", rundir.KEEP_SECONDS - HOUR, socket.gethostname()),
+        ("another host's", rundir.KEEP_SECONDS + HOUR, "elsewhere"),  # which shares our home
+    ):
+        folder = make_run(tmp_path, run, age, state="running")
+        folder.write(rundir.PLAN, json.dumps({"hostname": hostname}).encode())
+        for name in os.listdir(folder.path):
+            os.utime(folder.join(name), (NOW - age, NOW - age))
+    assert kept(tmp_path) == {"crashed lately", "another host's"}
+    lock = rundir.RunDir(str(tmp_path), "crashed lately", 0).lock()
+    rundir.prune(str(tmp_path), NOW + 2 * HOUR)  # somebody holds it
+    assert "crashed lately" in kept(tmp_path)
+    os.close(lock)
 
 
 def test_of_too_much_the_oldest_go(tmp_path: Path) -> None:

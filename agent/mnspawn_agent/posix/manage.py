@@ -2,8 +2,6 @@
 
 import json
 import os
-import shutil
-import socket
 import time
 from typing import Any, Dict, Iterator, List
 
@@ -22,8 +20,8 @@ def list_pods() -> List[Dict[str, Any]]:
             "path": path,
             "plan": plan,
             "status": rundir.read_status(path),
-            "is_here": _is_here(plan),
-            "is_alive": _is_here(plan) and rundir.is_held(path),
+            "is_here": rundir.is_here(plan),
+            "is_alive": rundir.is_here(plan) and rundir.is_held(path),
         }
         for run, node_rank, path, plan in _pods()
     ]
@@ -35,10 +33,6 @@ def _pods() -> Iterator[Any]:
             plan = rundir.read_json(os.path.join(path, rundir.PLAN))
             if plan is not None:
                 yield run, node_rank, path, plan
-
-
-def _is_here(plan: Dict[str, Any]) -> bool:
-    return bool(plan.get("hostname") == socket.gethostname())
 
 
 def command(run: str, node_rank: str, order: Dict[str, Any]) -> Dict[str, Any]:
@@ -73,21 +67,21 @@ def clean(min_age: float, is_dry: bool) -> List[Dict[str, Any]]:
     Only pods of this host whose agent is gone, and only processes that carry the pod's own mark.
     """
     actions = []
-    for run, node_rank, path, plan in _pods():
-        if not _is_here(plan) or any(map(rundir.is_held, rundir.folders_of(run, node_rank))):
-            continue
-        left = reaper.find(run, int(node_rank), set())
+    dead = [
+        (run, node_rank, path, plan)
+        for run, node_rank, path, plan in _pods()
+        if rundir.is_here(plan) and not any(map(rundir.is_held, rundir.folders_of(run, node_rank)))
+    ]
+    found = reaper.find_each([(run, int(node_rank)) for run, node_rank, _, _ in dead])
+    for run, node_rank, path, plan in dead:
+        left = found[run, int(node_rank)]
         status = rundir.read_status(path)
         age = time.time() - float((status or {}).get("time") or plan.get("began") or 0)
         action = {"run": run, "node_rank": node_rank, "path": path, "ended": left, "is_removed": age >= min_age}
         if left and not is_dry:
             action["leftovers"] = guardian.end_all(run, int(node_rank))
         if action["is_removed"] and not is_dry:
-            shutil.rmtree(path, ignore_errors=True)
-            try:
-                os.rmdir(os.path.dirname(path))
-            except OSError:
-                pass  # other pods of the run are still there
+            rundir.remove(path)
         if left or action["is_removed"]:
             actions.append(action)
     return actions

@@ -8,7 +8,7 @@ import errno
 import os
 import signal
 import time
-from typing import Dict, List, Set, Tuple
+from typing import Dict, Iterator, List, Sequence, Set, Tuple
 
 LOOKS = 10_000  # two or three would do, if processes ended only between two looks
 CHASE = 0.1  # seconds to run after processes that replace themselves faster than /proc can be read
@@ -26,32 +26,60 @@ def find(run: str, node_rank: int, spare: Set[int]) -> List[int]:
         run: may be "" when no run is known yet: then only descendants count.
         spare: pids that are ours but no part of the pod (agent, guardian).
     """
-    wanted = {("%s=%s" % item).encode("ascii") for item in mark_of(run, node_rank).items()} if run else set()
-    own = os.getuid()
+    wanted = _lines_of(run, node_rank) if run else set()
     children: Dict[int, List[int]] = {}
     found: Set[int] = set()
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        pid = int(name)
-        try:
-            with open("/proc/%d/stat" % pid, "rb") as stat:
-                fields = stat.read().rpartition(b")")[2].split()
-            if fields[0] in (b"Z", b"X"):
-                continue
-            children.setdefault(int(fields[1]), []).append(pid)
-            if wanted and (own == 0 or os.stat("/proc/%d" % pid).st_uid == own):
-                with open("/proc/%d/environ" % pid, "rb") as environ:
-                    if wanted <= set(environ.read().split(b"\0")):
-                        found.add(pid)
-        except (OSError, IndexError, ValueError):
-            continue  # it ended meanwhile, or its environment is not ours to read: then it is not ours to end
+    for pid, parent in _living():
+        children.setdefault(parent, []).append(pid)
+        if wanted and wanted <= _environment_of(pid):
+            found.add(pid)
     queue = list(children.get(os.getpid(), ()))
     while queue:
         pid = queue.pop()
         found.add(pid)
         queue.extend(children.get(pid, ()))
     return sorted(found - spare - {os.getpid()})
+
+
+def find_each(pods: Sequence[Tuple[str, int]]) -> Dict[Tuple[str, int], List[int]]:
+    """Pids of living processes that carry the marks of pods (run, node_rank): one look at /proc for all of them."""
+    wanted = [(pod, _lines_of(*pod)) for pod in pods]
+    found: Dict[Tuple[str, int], List[int]] = {pod: [] for pod in pods}
+    for pid, _ in sorted(_living()) if pods else ():
+        lines = _environment_of(pid) if pid != os.getpid() else set()
+        for pod, own in wanted:
+            if own <= lines:
+                found[pod].append(pid)
+    return found
+
+
+def _living() -> Iterator[Tuple[int, int]]:
+    """(pid, parent's pid) of every process that is no zombie."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open("/proc/%s/stat" % name, "rb") as stat:
+                    fields = stat.read().rpartition(b")")[2].split()
+                if fields[0] not in (b"Z", b"X"):
+                    yield int(name), int(fields[1])
+            except (OSError, IndexError, ValueError):
+                continue  # it ended meanwhile
+
+
+def _environment_of(pid: int) -> Set[bytes]:
+    """Its lines; none of a process that ended meanwhile, or is not ours to read: then it is not ours to end."""
+    own = os.getuid()
+    try:
+        if own != 0 and os.stat("/proc/%d" % pid).st_uid != own:
+            return set()
+        with open("/proc/%d/environ" % pid, "rb") as environ:
+            return set(environ.read().split(b"\0"))
+    except OSError:
+        return set()
+
+
+def _lines_of(run: str, node_rank: int) -> Set[bytes]:
+    return {("%s=%s" % item).encode("ascii") for item in mark_of(run, node_rank).items()}
 
 
 def send(pids: List[int], name: str) -> Set[int]:

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import shutil
+import socket
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -123,12 +124,7 @@ class RunDir:
         return fd
 
     def remove(self) -> None:
-        """Remove the pod's folder, and the run's when it was the last in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        try:
-            os.rmdir(os.path.dirname(self.path))
-        except OSError:
-            pass  # another pod's folder is in it
+        remove(self.path)
 
 
 def is_held(path: str) -> bool:
@@ -214,7 +210,7 @@ def has_verdict(path: str) -> bool:
     """The agent of a pod's folder has said its last word: how everything ended."""
     try:
         with open(os.path.join(path, JOURNAL), "rb") as file:
-            return b'"type":"done"' in file.read()  # within a text its quotes would have backslashes
+            return any(b'"type":"done"' in line for line in file)  # within a text its quotes would have backslashes
     except OSError:
         return False
 
@@ -239,30 +235,50 @@ def list_pods(root: str) -> Iterator[Tuple[str, str, str]]:
 
 
 def prune(root: str, now: Optional[float] = None) -> None:
-    """Remove folders of finished runs that are old, and the oldest while all are too large.
+    """Remove folders of runs that are old, and the oldest of finished ones while all are too large.
 
-    Never one that an agent holds: its controller may still have to read it. Nor, for its size, the newest run's: it
-    has just ended, and somebody will want to know how.
+    A run whose agent was killed is as old as what was last written there. Never one that an agent holds: its controller
+    may still have to read it. Nor, for its size, the newest run's: it has just ended, and somebody will want to know how.
     """
     now = time.time() if now is None else now
-    finished = []
+    finished, dead = [], []
     for _, _, path in list_pods(root):
         status = read_status(path)
-        if status is None or status.get("state") != "done" or is_held(path):
+        if is_held(path):
             continue
         try:
-            size = sum(entry.stat().st_blocks * 512 for entry in os.scandir(path) if entry.is_file())
-            finished.append((os.stat(os.path.join(path, STATUS)).st_mtime, size, path))
+            found = [entry.stat() for entry in os.scandir(path) if entry.is_file()]
+            if status is not None and status.get("state") == "done":
+                size = sum(one.st_blocks * 512 for one in found)
+                finished.append((os.stat(os.path.join(path, STATUS)).st_mtime, size, path))
+            elif found and now - max(one.st_mtime for one in found) > KEEP_SECONDS and is_here(_plan_of(path)):
+                dead.append(path)
         except OSError:
             continue  # it goes while we look
+    for path in dead:
+        remove(path)
     finished.sort()
     total = sum(size for _, size, _ in finished)
     newest = os.path.dirname(finished[-1][2]) if finished else ""
     for ended, size, path in finished:
         if now - ended > KEEP_SECONDS or (total > KEEP_BYTES and os.path.dirname(path) != newest):
-            shutil.rmtree(path, ignore_errors=True)
+            remove(path)
             total -= size
-            try:
-                os.rmdir(os.path.dirname(path))
-            except OSError:
-                pass  # other pods of the run are still there
+
+
+def remove(path: str) -> None:
+    """Remove a pod's folder, and the run's when it was the last in it."""
+    shutil.rmtree(path, ignore_errors=True)
+    try:
+        os.rmdir(os.path.dirname(path))
+    except OSError:
+        pass  # other pods of the run are still there
+
+
+def _plan_of(path: str) -> Dict[str, Any]:
+    return read_json(os.path.join(path, PLAN)) or {}
+
+
+def is_here(plan: Dict[str, Any]) -> bool:
+    """Whether a pod is of this host: a home can be shared between hosts."""
+    return bool(plan.get("hostname") == socket.gethostname())
