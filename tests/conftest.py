@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.support import (
@@ -29,6 +30,12 @@ from tests.support import (
 )
 from tests.support import leaks as leak_checks
 from tests.support.controller import PACKAGE_FOLDERS, REPOSITORY
+
+# the same examples on every machine, and as much time for each as it takes
+hypothesis.settings.register_profile(
+    "tests", deadline=None, derandomize=True, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("tests")
 
 IN_CI = os.environ.get("CI") == "true"
 TOOLS = ("ip", "nsenter", "unshare", "setpriv", "sshd", "ssh", "ssh-keygen")

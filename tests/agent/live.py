@@ -23,10 +23,12 @@ from mnspawn.engine.request import RunRequest
 from mnspawn.plan import Program
 from mnspawn_agent.protocol import messages
 from mnspawn_inventory import Host
+from tests.support import PATIENCE
 
 E = TypeVar("E")
 
-DEADLINE = 20.0
+DEADLINE = PATIENCE
+ENDS_ALONE = 0.5  # seconds before an agent is told to end
 WINDOW = 1 << 20
 SPEAKERS = {"watch": Speaker.WATCHER, "tail": Speaker.TAILER}
 RUN = f"live-{secrets.token_hex(4)}"  # a sweep ends what carries it, on the whole machine
@@ -282,7 +284,7 @@ class Live:
         self._stderr.close()
         if self.process.poll() is None:
             try:
-                self.process.wait(0.5)
+                self.process.wait(ENDS_ALONE)
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGTERM)  # guardians ignore it, agents stop their trainers
                 try:

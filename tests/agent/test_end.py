@@ -28,7 +28,7 @@ def family_of(agent: Live) -> list[int]:
 
 
 def wait_dead(*pids: int) -> None:
-    wait_until(lambda: not [pid for pid in pids if is_alive(pid)], 10.0, f"some of {pids} live on")
+    wait_until(lambda: not [pid for pid in pids if is_alive(pid)], what=f"some of {pids} live on")
 
 
 def finish(agent: Live) -> None:
@@ -57,7 +57,6 @@ def test_one_that_does_not_is_killed_after_the_grace(account: Account) -> None:
         agent.send(messages.STOP, grace=0.2)
         end = agent.until_a(Exited)
         assert (end.code, end.stopped, end.killed, end.outlived_term) == (-9, True, True, True)
-        assert end.seconds >= 0.2
         finish(agent)
 
 

@@ -13,7 +13,7 @@ SHOW = """
 import os, subprocess, sys, time
 sys.stdout.write("python %d.%d\\n" % sys.version_info[:2])
 sys.stdout.flush()
-subprocess.Popen(["sleep", "99"], start_new_session=True)
+subprocess.Popen(["sleep", "999"], start_new_session=True)
 here = "/tmp/%s-" % os.environ["MNSPAWN_RUN_ID"]
 open(here + os.environ["RANK"], "w").close()
 while not os.path.exists(here + "0"):
@@ -40,4 +40,4 @@ def test_a_run_works_from_start_to_sweep(host_of_any_python: Cluster, agent_pyth
         assert done.status == 7, done
         assert sorted(done.stdout.splitlines()) == [f"[h1:0] {version}", f"[h1:1] {version}"], done
         assert "Warning" not in done.stderr, done
-        host_of_any_python.wait_idle(2)
+        host_of_any_python.check_clean()

@@ -42,7 +42,7 @@ def run(cluster: Cluster, tmp_path: Path) -> Iterator[str]:
     assert re.fullmatch(r"[0-9a-f]{8}\n", finished.stdout)
     yield finished.stdout.strip()
     cluster.mnspawn("stop", "--kill", "deep")
-    wait_until(lambda: not keepers(finished.stdout.strip()), 10)
+    wait_until(lambda: not keepers(finished.stdout.strip()))
 
 
 def keepers(run: str) -> list[str]:
@@ -71,10 +71,10 @@ def test_a_failure_of_a_detached_run_stops_all_and_is_told_to_whoever_asks(clust
 
     said = cluster.mnspawn("signal", "--ranks", "3", "deep", "USR1").check()
     assert said.stderr == f"mnspawn: SIGUSR1 sent to 1 rank of run {run}\n"
-    wait_until(lambda: status(cluster, run)["state"] == "ended", 20)
-    cluster.wait_idle(5)
+    wait_until(lambda: status(cluster, run)["state"] == "ended")
+    cluster.wait_idle()
 
-    wait_until(lambda: not keepers(run), 10)
+    wait_until(lambda: not keepers(run))
     report = json.loads(cluster.mnspawn("report", run[:5], "--json").check().stdout)["report"]
     first = report["first_failure"]
     assert (report["exit_status"], first["rank"], first["host"], first["code"]) == (5, 3, "h2", 5)
@@ -112,7 +112,7 @@ def test_another_controller_needs_only_the_hosts(cluster: Cluster, run: str, tmp
     assert (running["state"], running["report"]["exit_status"], running["report"]["reason"]) == ("running", None, None)
     stopped = cluster.mnspawn("stop", run[:6], "-H", HOSTS, env=env).check()
     assert stopped.stderr.endswith(f"mnspawn: run {run} is stopped; nothing of it is left on 2 hosts\n")
-    cluster.wait_idle(1)
+    cluster.wait_idle()
     listed = cluster.mnspawn("ps", "--hosts", HOSTS, env=env).check().stdout.splitlines()
     assert [line.split()[:4] for line in listed if run in line] == [[run, "deep", "ended", "(143)"]]
     again = cluster.mnspawn("stop", run, "-H", HOSTS, env=env).check()
@@ -155,7 +155,7 @@ def _a_reader_that_leaves_ends_the_looking_and_not_the_run(cluster: Cluster, run
         assert running.popen.stdout is not None
         assert running.popen.stdout.readline().startswith(b"[h")
         running.popen.stdout.close()
-        finished = running.wait(10)
+        finished = running.wait()
     assert (finished.status, finished.stderr) == (0, "")
     assert status(cluster, run)["state"] == "running"
 
@@ -165,18 +165,18 @@ def _a_reader_that_leaves_silence_is_noticed(cluster: Cluster) -> None:
     with cluster.start_mnspawn(*words, stdout=subprocess.PIPE) as running:
         assert running.popen.stdout is not None
         running.popen.stdout.close()
-        assert running.wait(20).status == 0
+        assert running.wait().status == 0
 
 
 def _a_full_disk_here_is_told_and_no_more(cluster: Cluster) -> None:
     with open("/dev/full", "wb") as full, cluster.start_mnspawn("logs", "deep", stdout=full) as running:
-        finished = running.wait(20)
+        finished = running.wait()
     assert finished.status == 2
     assert "standard output: No space left on device" in finished.stderr
     assert "Traceback" not in finished.stderr
     for words in (("logs", "-f", "deep"), ("tail", "h1:/etc/passwd")):  # nothing comes that could fail again
         with open("/dev/full", "wb") as full, cluster.start_mnspawn(*words, stdout=full) as running:
-            assert running.wait(20).status == 2
+            assert running.wait().status == 2
 
 
 def _local_copies_are_byte_exact(cluster: Cluster, run: str, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def _ctrl_backslash_lets_go_again(cluster: Cluster, run: str) -> None:
     with cluster.start_mnspawn("attach", "deep") as attached:
         attached.wait_for(lambda: attached.stdout.count("] up") == 4)
         attached.send_signal(signal.SIGQUIT)
-        finished = attached.wait(20)
+        finished = attached.wait()
     assert finished.status == 0
     assert f"mnspawn: run {run} goes on" in finished.stderr
     assert status(cluster, run)["state"] == "running"
@@ -210,20 +210,20 @@ def test_several_follow_at_once_and_ctrl_c_of_one_who_only_looks_ends_nothing(cl
         one.wait_for(lambda: one.stdout.count("] up") == 4)
         other.wait_for(lambda: other.stdout.count("] up") == 4)
         one.interrupt()
-        assert one.wait(10).status == 130
+        assert one.wait().status == 130
         cluster.mnspawn("signal", "deep", "usr2", "--only-hosts", "h1").check()
         other.wait_for(lambda: other.stdout.count("still here") == 2)
         assert status(cluster, run)["state"] == "running"
         cluster.mnspawn("stop", "deep").check()
-        assert other.wait(20).status == 143
+        assert other.wait().status == 143
 
 
 def test_ctrl_c_of_one_who_is_attached_stops_the_run(cluster: Cluster, run: str) -> None:
     with cluster.start_mnspawn("attach", "deep") as attached:
         attached.wait_for(lambda: attached.stdout.count("] up") == 4)
         attached.interrupt()
-        assert attached.wait(20).status == 130
-    cluster.wait_idle(2)
+        assert attached.wait().status == 130
+    cluster.wait_idle()
 
 
 @pytest.mark.essential
@@ -235,13 +235,13 @@ def test_a_terminal_can_be_made_to_let_go(cluster: Cluster, tmp_path: Path) -> N
         running.wait_for(lambda: running.stdout.count("] up") == 4)
         said = cluster.mnspawn("detach", "held").check()
         assert re.fullmatch(r"mnspawn: run [0-9a-f]{8} is detached\n", said.stderr)
-        assert running.wait(10).status == 0
+        assert running.wait().status == 0
     assert status(cluster, "held")["state"] == "running"
     again = cluster.mnspawn("detach", "held").check()
     assert again.stderr.endswith("is detached already\n")
     run = status(cluster, "held")["run"]
     cluster.mnspawn("stop", "held").check()
-    wait_until(lambda: not keepers(run), 10)
+    wait_until(lambda: not keepers(run))
 
 
 def test_a_terminal_of_another_machine_is_asked_to_let_go(cluster: Cluster, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_terminal_of_another_machine_is_asked_to_let_go(cluster: Cluster, tmp_
         running.wait_for(lambda: running.stdout.count("] up") == 4)
         said = cluster.mnspawn("detach", "far", "--hosts", HOSTS, env=env).check()
         assert re.fullmatch(r"mnspawn: run [0-9a-f]{8} is detached\n", said.stderr)
-        assert running.wait(10).status == 0
+        assert running.wait().status == 0
     run = status(cluster, "far")["run"]
     assert len(keepers(run)) == 1  # at the terminal's machine
     again = cluster.mnspawn("detach", run, "--hosts", HOSTS, env=env).check()
@@ -261,7 +261,7 @@ def test_a_terminal_of_another_machine_is_asked_to_let_go(cluster: Cluster, tmp_
     cluster.mnspawn("stop", "far", "--hosts", HOSTS, env=env).check()
     ended = cluster.mnspawn("detach", "far", "--hosts", HOSTS, env=env)
     assert (ended.status, ended.stderr.splitlines()[0]) == (2, f"mnspawn: RUN: run {run} has ended")
-    wait_until(lambda: not keepers(run), 10)
+    wait_until(lambda: not keepers(run))
 
 
 def test_an_end_that_nobody_here_has_seen_is_asked_for(cluster: Cluster, run: str, tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_an_end_that_nobody_here_has_seen_is_asked_for(cluster: Cluster, run: st
 
     for pid in keepers(run):
         os.kill(int(pid), signal.SIGKILL)
-    wait_until(lambda: not keepers(run), 5)
+    wait_until(lambda: not keepers(run))
     assert row() == ("running", None)
     cluster.mnspawn("stop", run, "--hosts", HOSTS, env=elsewhere(cluster, tmp_path)).check()
     assert row() == ("ended", 143)
@@ -298,21 +298,21 @@ def test_files_of_hosts_are_followed_through_rotation_and_truncation(cluster: Cl
         at("h2", "cd /tmp/l; echo short > a.log; echo new > b.log")
         running.wait_for(lambda: "short" in running.stdout and "new" in running.stdout)
         running.interrupt()
-        finished = running.wait(10)
+        finished = running.wait()
     assert finished.status == 130
     lines = finished.stdout.splitlines()
     assert [line for line in lines if line.startswith("[h1")] == [
         f"[h1:/tmp/l/a.log] {text}" for text in ("50", "more", "last", "rotated")
     ]
     assert {"[h2:/tmp/l/a.log] short", "[h2:/tmp/l/b.log] new"} <= set(lines)
-    cluster.wait_idle(5)
+    cluster.wait_idle()
 
 
 def test_files_that_can_not_be_followed_are_told(cluster: Cluster) -> None:
     with cluster.start_mnspawn("tail", "h1:/nowhere/x*", "nobody:/tmp/x") as running:
         running.wait_for(lambda: running.stderr.count("\n") >= 2)
         running.interrupt()
-        finished = running.wait(10)
+        finished = running.wait()
     assert "mnspawn: h1: no file matches /nowhere/x* yet\n" in finished.stderr
     assert "mnspawn: nobody: " in finished.stderr
     alone = cluster.mnspawn("tail", "nobody:/tmp/x")
@@ -326,7 +326,7 @@ def test_clean_shows_first_and_then_removes_what_is_over(cluster: Cluster, run: 
 
     assert cleaned("h1", "h2") == []  # it runs
     cluster.mnspawn("stop", "deep").check()
-    wait_until(lambda: not keepers(run), 10)
+    wait_until(lambda: not keepers(run))
     assert [action["host"] for action in cleaned("--dry-run", HOSTS)] == ["h1", "h2"]
     assert [action["host"] for action in cleaned()] == ["h1", "h2"]  # of all hosts known here
     assert cleaned() == []

@@ -11,9 +11,9 @@ from typing import Any
 from mnspawn.contract import DEFAULT
 from mnspawn.layout import Site, assign
 from mnspawn.plan import Ground, LaunchPlan, LaunchSpec, Program, build
-from tests.support import Controller, Finished
+from tests.support import PATIENCE, Controller, Finished
 
-DEADLINE = 100.0  # paddle takes up to 16 s to import on two cores
+DEADLINE = 4 * PATIENCE  # paddle takes up to 16 s to import on two cores that do nothing else
 
 
 @contextlib.contextmanager

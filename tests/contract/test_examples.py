@@ -15,7 +15,7 @@ EXAMPLES = REPOSITORY / "examples"
 def run_example(cluster: Cluster, example: str, *options: str) -> list[str]:
     """What ranks 0 to 3 printed on two hosts, in rank order, without [host:rank]."""
     where = ("--hosts", ",".join(host.name for host in cluster.hosts[:2]), "--nproc-per-node", "2")
-    done = cluster.mnspawn(*where, *options, str(EXAMPLES / example), timeout=110).check()
+    done = cluster.mnspawn(*where, *options, str(EXAMPLES / example)).check()
     lines = [line.partition("] ")[::2] for line in done.stdout.splitlines() if "] rank " in line]
     assert sorted(prefix for prefix, _ in lines) == ["[h1:0", "[h1:1", "[h2:2", "[h2:3"]
     return [said for _, said in sorted(lines)]

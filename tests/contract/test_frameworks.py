@@ -9,7 +9,7 @@ from mnspawn.contract import paddle as paddle_contract
 from mnspawn.plan import Program
 from tests.contract.ranks import Ranks
 from tests.contract.worked_example import cluster, environments
-from tests.support import Controller, frameworks
+from tests.support import PATIENCE, Controller, frameworks
 from tests.support.controller import REPOSITORY
 
 pytestmark = pytest.mark.frameworks
@@ -58,7 +58,7 @@ import json, paddle.distributed as dist
 env = dist.ParallelEnv()
 print(json.dumps([env.rank, env.world_size, env.current_endpoint, env.trainer_endpoints]))
 """
-    done = controller.run(str(PADDLE), "-c", source, env=environments(cluster(kind))[3], timeout=100)
+    done = controller.run(str(PADDLE), "-c", source, env=environments(cluster(kind))[3], timeout=4 * PATIENCE)
     endpoints = ["10.0.0.1:6070", "10.0.0.1:6071", "10.0.0.2:6070", "10.0.0.2:6071"]
     assert json.loads(done.check().stdout.splitlines()[-1]) == [3, 4, "10.0.0.2:6071", endpoints]
 

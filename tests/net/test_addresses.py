@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import Cluster, VirtualHost
+from tests.support import PATIENCE, Cluster, VirtualHost
 
 ENDPOINTS = "import os\nprint(os.environ['PADDLE_TRAINER_ENDPOINTS'], os.environ['GLOO_SOCKET_IFNAME'], flush=True)\n"
 LISTEN = """
@@ -76,7 +76,7 @@ def test_the_address_that_others_reach_is_taken(cluster: Cluster, endpoints: str
         assert done.status == 4, done
         assert done.stderr.startswith("mnspawn: 3 hosts: no address that the other hosts reach: "), done
         assert "ones that other hosts have too: h[1-3]" in done.stderr, done
-        done = cluster.mnspawn(*command, "aaa0", endpoints, timeout=20)
+        done = cluster.mnspawn(*command, "aaa0", endpoints)
         assert done.status == 4, done
         assert done.stderr.startswith("mnspawn: 3 hosts: no address that the other hosts reach: "), done
         assert "unreachable" in done.stderr, done
@@ -106,7 +106,7 @@ def test_hosts_that_do_not_reach_each_other_are_refused_before_the_start(cluster
     command = ["--hosts", cluster.hosts_option, "--nproc-per-node", "1"]
     with wall(cluster["h3"], cluster["h2"]):
         for options in ([], ["--dry-run"]):
-            done = cluster.mnspawn(*command, *options, endpoints, timeout=20)
+            done = cluster.mnspawn(*command, *options, endpoints)
             assert (done.status, done.stdout) == (4, ""), done
             assert f"mnspawn: h3: no address that the other hosts reach: {cluster['h3'].address} (h2: " in done.stderr
     cluster.mnspawn(*command, endpoints).check()
@@ -194,18 +194,19 @@ def test_forty_aliases_of_one_server(cluster: Cluster, endpoints: str) -> None:
     aliases = "".join(f"Host n{n}\n  HostName {host.address}\n  HostKeyAlias h3\n" for n in range(40))
     config.write_text(aliases + cluster.ssh_config.read_text())
     host.configure_sshd("MaxStartups 10:30:100")
-    command = ["--ssh-config", str(config), "--hosts", "n[0-39]", "--nproc-per-node", "1", "--connect-timeout", "60"]
+    command = ["--ssh-config", str(config), "--hosts", "n[0-39]", "--nproc-per-node", "1"]
+    command += ["--connect-timeout", str(PATIENCE)]
     script = f"{endpoints}.up"
     Path(script).write_text(ENDPOINTS + "import time\ntime.sleep(300)\n")
     try:
         with cluster.start_mnspawn(*command, script) as running:
-            running.wait_for(lambda: running.stdout.count("\n") == 40, 90, "40 ranks are up")
+            running.wait_for(lambda: running.stdout.count("\n") == 40, what="40 ranks are up")
             listed = running.stdout.splitlines()[0].split()[1].split(",")
             running.interrupt()
-            done = running.wait(30)
+            done = running.wait()
     finally:
         host.configure_sshd("")
     assert done.status == 130, done
     assert len(set(listed)) == 40
     assert "stopped because of it: ranks 0-39" in done.stderr, done
-    cluster.wait_idle(2)
+    cluster.wait_idle()

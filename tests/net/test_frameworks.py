@@ -2,13 +2,12 @@
 
 import pytest
 
-from tests.support import Cluster, frameworks
+from tests.support import PATIENCE, Cluster, frameworks
 from tests.support.controller import REPOSITORY
 
 EXAMPLES = {"torch": "torch_ddp.py", "paddle": "paddle_allreduce.py", "jax": "jax_allgather.py"}
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("framework", EXAMPLES)
 def test_the_example_works_across_hosts(framework_cluster: Cluster, framework: str) -> None:
     done = framework_cluster.mnspawn(
@@ -19,7 +18,7 @@ def test_the_example_works_across_hosts(framework_cluster: Cluster, framework: s
         "--python",
         str(frameworks.python(framework)),
         str(REPOSITORY / "examples" / EXAMPLES[framework]),
-        timeout=240,
+        timeout=4 * PATIENCE,
     )
     assert done.status == 0, done
     assert {line.partition("]")[0] for line in done.stdout.splitlines()} >= {"[h1:0"}, done

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import Cluster, VirtualHost
+from tests.support import PATIENCE, Cluster, VirtualHost
 
 HELLO = "import os\nprint('rank', os.environ['RANK'], 'in', os.environ['WORLD_SIZE'])\n"
 
@@ -35,7 +35,7 @@ def run_works(cluster: Cluster, hello: str, *options: str) -> None:
         assert done.status == 0, done
         assert sorted(done.stdout.splitlines()) == ["[h1:0] rank 0 in 2", "[h2:1] rank 1 in 2"], done
         assert done.stderr == "", done
-    cluster.wait_idle(2)
+    cluster.wait_idle()
 
 
 # -- what works all the same
@@ -105,7 +105,7 @@ def test_two_controllers_on_a_cold_cache(pair: Cluster, odd: VirtualHost, hello:
     command = ["--hosts", "h2", "--nproc-per-node", "1", hello]
     with pair.start_mnspawn(*command) as first, pair.start_mnspawn(*command) as second:
         for running in (first, second):
-            assert running.wait(20).check().stdout == "[h2:0] rank 0 in 1\n"
+            assert running.wait().check().stdout == "[h2:0] rank 0 in 1\n"
 
 
 def test_an_ordinary_user(pair: Cluster, odd: VirtualHost, hello: str) -> None:
@@ -122,7 +122,7 @@ def test_a_busy_server_lets_us_in_bit_by_bit(pair: Cluster, odd: VirtualHost) ->
     config.write_text(aliases + pair.ssh_config.read_text())
     hosts = ",".join(f"n{number}" for number in range(12))
     command = ["--ssh-config", str(config), "--hosts", hosts, "--nproc-per-node", "1", "--no-python", "echo", "in"]
-    done = pair.mnspawn("--connect-timeout", "30", *command)
+    done = pair.mnspawn("--connect-timeout", str(PATIENCE), *command)
     assert done.status == 0, done
     assert sorted(done.stdout.splitlines()) == sorted(f"[n{number}:{number}] in" for number in range(12))
 
@@ -130,11 +130,17 @@ def test_a_busy_server_lets_us_in_bit_by_bit(pair: Cluster, odd: VirtualHost) ->
 # -- what can't work
 
 
-def told(cluster: Cluster, hello: str, *words: str, hosts: str = "h1,h2", options: tuple[str, ...] = ()) -> None:
+def told(
+    cluster: Cluster,
+    hello: str,
+    *words: str,
+    hosts: str = "h1,h2",
+    options: tuple[str, ...] = (),
+    connect_timeout: str = str(PATIENCE),
+) -> None:
     """The run ends with status 3 in time; one line says where and why; nothing was started anywhere."""
-    done = cluster.mnspawn(
-        "--connect-timeout", "4", *options, "--hosts", hosts, "--nproc-per-node", "1", hello, timeout=12
-    )
+    command = ["--connect-timeout", connect_timeout, *options, "--hosts", hosts, "--nproc-per-node", "1", hello]
+    done = cluster.mnspawn(*command, timeout=2 * PATIENCE)
     assert done.status == 3, done
     assert done.stdout == "", done
     assert "Traceback" not in done.stderr, done
@@ -142,13 +148,13 @@ def told(cluster: Cluster, hello: str, *words: str, hosts: str = "h1,h2", option
     assert len(lines) == 1, done
     for word in words:
         assert word.lower() in done.stderr.lower(), done
-    cluster.wait_idle(3)
+    cluster.wait_idle()
 
 
 def test_a_host_that_does_not_answer(pair: Cluster, odd: VirtualHost, hello: str) -> None:
     """F23: told within the connect timeout."""
     odd.cut()
-    told(pair, hello, "h2", "4 s")
+    told(pair, hello, "h2", "6 s", connect_timeout="6")
 
 
 def test_a_port_where_nobody_listens(pair: Cluster, odd: VirtualHost, hello: str) -> None:
@@ -231,16 +237,16 @@ def test_equal_errors_are_told_together(make_cluster: Callable[..., Cluster], he
     lines = [line for line in done.stderr.splitlines() if "hint" not in line]
     assert len(lines) == 1, done
     assert "h[2-4]" in lines[0], done
-    cluster.wait_idle(3)
+    cluster.wait_idle()
 
 
 def test_a_server_that_says_nothing(pair: Cluster, odd: VirtualHost, hello: str) -> None:
     odd.freeze()
-    told(pair, hello, "h2", "4 s")
+    told(pair, hello, "h2", "6 s", connect_timeout="6")
 
 
 def test_a_login_shell_that_never_gets_ready(pair: Cluster, odd: VirtualHost, hello: str) -> None:
-    odd.write("/root/.bashrc", "sleep 60\n")
-    done = pair.mnspawn("--connect-timeout", "4", "--hosts", "h1,h2", "--nproc-per-node", "1", hello, timeout=12)
+    odd.write("/root/.bashrc", "sleep 1000\n")
+    done = pair.mnspawn("--connect-timeout", "6", "--hosts", "h1,h2", "--nproc-per-node", "1", hello)
     assert done.status == 3, done
     assert "h2" in done.stderr, done

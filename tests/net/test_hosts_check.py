@@ -138,7 +138,6 @@ FAULTS: dict[str, tuple[Callable[[Cluster, VirtualHost], None] | None, str]] = {
 }
 
 
-@pytest.mark.timeout(300)  # seventeen hosts boot, on whatever machine this is
 def test_each_fault_is_found_and_no_other(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(names=list(FAULTS))
     name_really(cluster, *FAULTS)
@@ -147,7 +146,7 @@ def test_each_fault_is_found_and_no_other(make_cluster: Callable[..., Cluster]) 
     for name, (make, _) in FAULTS.items():
         if make is not None:
             make(cluster, cluster[name])
-    status, document = check(cluster, "--connect-timeout", "5")
+    status, document = check(cluster, "--connect-timeout", "15")
     assert found(document) == {name: [expected] for name, (_, expected) in FAULTS.items() if expected}
     assert (status, document["ok"]) == (1, False)
     assert all(finding["hint"] and finding["message"] for finding in document["findings"])
@@ -199,5 +198,5 @@ def test_ctrl_c_leaves_nothing_behind(cluster: Cluster) -> None:
     with cluster.start_mnspawn("hosts", "check", cluster.hosts_option) as command:
         command.wait_for(lambda: any(host.processes() for host in cluster))
         command.interrupt()
-        assert command.wait(20).status == 130
+        assert command.wait().status == 130
     cluster.wait_idle()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support import Cluster, VirtualHost, wait_until
+from tests.support import PATIENCE, Cluster, VirtualHost, wait_until
 from tests.support.controller import ENTRY
 
 SHELLS = ["/bin/bash", "/bin/dash", "/usr/bin/tcsh", "/usr/bin/fish", "/usr/bin/zsh"]
@@ -44,7 +44,7 @@ def test_ctrl_c_leaves_nothing_running(cluster: Cluster, transport: str) -> None
     with cluster.start_mnspawn("exec", cluster.hosts_option, *options, "--", "sleep", "600") as command:
         command.wait_for(lambda: all(running(host, "sleep", "600") for host in cluster))
         command.interrupt()
-        assert command.wait(20).status == 130
+        assert command.wait().status == 130
     cluster.wait_idle()
 
 
@@ -83,12 +83,12 @@ def test_hosts_that_can_not_be_used_do_not_keep_the_others_from_it(make_cluster:
 
 def test_a_host_that_is_lost_is_told_from_one_that_failed(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(2)
-    with cluster.start_mnspawn("exec", "h1,h2", "--", "sleep", "3") as command:
-        command.wait_for(lambda: running(cluster["h1"], "sleep", "3") and running(cluster["h2"], "sleep", "3"))
-        pids = [process.pid for process in cluster["h2"].processes() if process.argv[0] != "sleep"]
+    script = "touch /tmp/here; until [ -e /tmp/go ]; do sleep 0.1; done"
+    with cluster.start_mnspawn("exec", "h1,h2", "--", "sh", "-c", script) as command:
+        command.wait_for(lambda: all(host.path("/tmp/here").exists() for host in cluster))
         cluster["h2"].run("pkill", "-KILL", "-f", "sshd: root").check()
-        done = command.wait(20)
-    assert pids
+        cluster["h1"].write("/tmp/go", "")
+        done = command.wait()
     assert done.status == 5, done
     assert done.stderr == "mnspawn: h2: the connection was lost before the command ended\n"
 
@@ -105,7 +105,7 @@ def answered(cluster: Cluster, answer: str, *words: str) -> tuple[int, str]:
         while b"[y/N]" not in said:
             said += os.read(master, 4096)
         os.write(master, answer.encode())
-        status = command.popen.wait(20)
+        status = command.popen.wait(PATIENCE)
     os.close(master)
     return status, said.decode()
 

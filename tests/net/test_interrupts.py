@@ -58,30 +58,32 @@ def test_a_signal_stops_all_ranks(cluster: Cluster, sleep: str, number: int, sta
     """F01, F10, F12: as root too, where sshd passes no signals on."""
     with started(cluster, sleep, ranks=6) as running:
         running.send_signal(number)
-        done = running.wait(5)
+        done = running.wait()
         assert done.status == status, done
-        assert done.seconds < 10
         assert "Traceback" not in done.stderr
-        cluster.wait_idle(0.5)
+        assert "confirmed" not in done.stderr, done
+        cluster.check_clean()
 
 
 def test_ctrl_c_once_kills_what_ignores_it_after_the_grace(cluster: Cluster, stubborn: str) -> None:
     """F05: KILL follows TERM."""
     with started(cluster, stubborn, "--grace", "1", ranks=6) as running:
         running.interrupt()
-        assert running.wait(5).status == 130
-        cluster.wait_idle(0.5)
+        done = running.wait()
+        assert done.status == 130, done
+        assert "TERM was not enough and KILL followed for ranks 0-5" in done.stderr, done
+        cluster.check_clean()
 
 
 @pytest.mark.essential
 def test_ctrl_c_twice_kills_at_once(cluster: Cluster, stubborn: str) -> None:
     """F05, F07: nobody waits for a long grace."""
-    with started(cluster, stubborn, "--grace", "60", ranks=6) as running:
+    with started(cluster, stubborn, "--grace", "600", ranks=6) as running:
         running.interrupt()
         running.wait_for(lambda: "stop" in running.stderr)
         running.interrupt()
-        assert running.wait(5).status == 130
-        cluster.wait_idle(0.5)
+        assert running.wait().status == 130
+        cluster.check_clean()
 
 
 def test_ctrl_c_three_times_leaves_and_hosts_clean_up_alone(
@@ -94,10 +96,10 @@ def test_ctrl_c_three_times_leaves_and_hosts_clean_up_alone(
         for _ in ("stop", "kill"):
             said = len(running.stderr)
             running.interrupt()
-            wait_until(partial(has_said_more, running, said), 5)
+            wait_until(partial(has_said_more, running, said))
         running.interrupt()
-        assert running.wait(3).status == 130
-        cluster.wait_idle(SILENCE + 1 + 2 + 5)
+        assert running.wait().status == 130
+        cluster.wait_idle()
 
 
 def test_ctrl_c_while_hosts_are_still_being_dialled(make_cluster: Callable[..., Cluster], sleep: str) -> None:
@@ -107,10 +109,10 @@ def test_ctrl_c_while_hosts_are_still_being_dialled(make_cluster: Callable[..., 
     with cluster.start_mnspawn("--hosts", cluster.hosts_option, "--nproc-per-node", "1", sleep) as running:
         running.wait_for(lambda: any(process.argv[0].endswith("python3") for process in cluster["h1"].processes()))
         running.interrupt()
-        done = running.wait(3)
+        done = running.wait()
         assert done.status == 130, done
         assert "Traceback" not in done.stderr
-        cluster.wait_idle(3)
+        cluster.wait_idle()
 
 
 @pytest.mark.essential
@@ -118,8 +120,8 @@ def test_hosts_clean_up_when_the_controller_is_killed(cluster: Cluster, sleep: s
     """F02: the link's end is the order to stop."""
     with started(cluster, sleep, "--orphan-grace", "1", "--grace", "1", ranks=6) as running:
         running.send_signal(signal.SIGKILL)
-        running.wait(1)
-        cluster.wait_idle(1 + 1 + 3)
+        running.wait()
+        cluster.wait_idle()
 
 
 @pytest.mark.essential
@@ -131,11 +133,11 @@ def test_a_killed_agent_takes_its_trainers_with_it(make_cluster: Callable[..., C
         for process in host.processes():
             if not process.argv[-1].endswith("sleep.py"):
                 host.run("kill", "-KILL", str(process.pid))
-        done = running.wait(15)
+        done = running.wait()
         assert done.status == 5, done
         assert "h2" in done.stderr
         assert "Traceback" not in done.stderr
-        cluster.wait_idle(2)
+        cluster.wait_idle()
 
 
 def test_a_host_that_is_switched_off_ends_the_run(make_cluster: Callable[..., Cluster], sleep: str) -> None:
@@ -143,10 +145,10 @@ def test_a_host_that_is_switched_off_ends_the_run(make_cluster: Callable[..., Cl
     cluster = make_cluster(2)
     with started(cluster, sleep, "--grace", "1", "--orphan-grace", "2", ranks=4) as running:
         cluster["h2"].off()
-        done = running.wait(SILENCE + 2 + 1 + 10)
+        done = running.wait()
         assert done.status == 5, done
         assert "h2" in done.stderr
-        cluster.wait_idle(1)
+        cluster.wait_idle()
 
 
 def test_a_cut_link_ends_the_run_on_both_sides(make_cluster: Callable[..., Cluster], sleep: str) -> None:
@@ -154,10 +156,10 @@ def test_a_cut_link_ends_the_run_on_both_sides(make_cluster: Callable[..., Clust
     cluster = make_cluster(2)
     with started(cluster, sleep, "--grace", "1", "--orphan-grace", "2", ranks=4) as running:
         cluster["h2"].cut()
-        done = running.wait(SILENCE + 2 + 1 + 10)
+        done = running.wait()
         assert done.status == 5, done
         assert "h2" in done.stderr
-        cluster.wait_idle(SILENCE + 2 + 1 + 5)
+        cluster.wait_idle()
 
 
 def test_a_link_that_comes_back_in_time_goes_on_and_loses_nothing(
@@ -169,13 +171,13 @@ def test_a_link_that_comes_back_in_time_goes_on_and_loses_nothing(
     script.write_text(
         "import os, time\nfor number in range(240):\n    print('n', number, flush=True)\n    time.sleep(0.1)\n"
     )
-    command = ["--hosts", cluster.hosts_option, "--nproc-per-node", "1", "--orphan-grace", "30", str(script)]
+    command = ["--hosts", cluster.hosts_option, "--nproc-per-node", "1", "--orphan-grace", "600", str(script)]
     with cluster.start_mnspawn(*command) as running:
         running.wait_for(lambda: "[h2:1] n 10\n" in running.stdout)
         cluster["h2"].cut()
-        running.wait_for(lambda: "h2" in running.stderr, SILENCE + 5, "the loss is told")
+        running.wait_for(lambda: "h2" in running.stderr, what="the loss is told")
         cluster["h2"].heal()
-        done = running.wait(60)
+        done = running.wait()
     assert done.status == 0, done
     lines = [line for line in done.stdout.splitlines() if line.startswith("[h2:1]")]
     assert lines == [f"[h2:1] n {number}" for number in range(240)]
@@ -184,6 +186,6 @@ def test_a_link_that_comes_back_in_time_goes_on_and_loses_nothing(
 @pytest.mark.essential
 def test_a_timeout_stops_the_run(cluster: Cluster, sleep: str) -> None:
     command = ["--hosts", "h1,h2", "--nproc-per-node", "1", "--timeout", "1.5", sleep]
-    done = cluster.mnspawn(*command, timeout=10)
+    done = cluster.mnspawn(*command)
     assert done.status == 124, done
-    cluster.wait_idle(0.5)
+    cluster.check_clean()

@@ -79,7 +79,7 @@ def test_a_process_that_replaces_itself_all_the_time_is_caught(cluster: Cluster,
     command = ["--hosts", "h1,h2", "--nproc-per-node", "1", "--grace", "0.5", put(tmp_path, HOPPER), str(status)]
     done = cluster.mnspawn(*command)
     assert done.status == status, done
-    cluster.wait_idle(0.1)
+    cluster.check_clean()
 
 
 def test_children_that_come_and_go_quickly_are_caught(cluster: Cluster, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_children_that_come_and_go_quickly_are_caught(cluster: Cluster, tmp_path
     command = ["--hosts", "h1,h2", "--nproc-per-node", "1", "--grace", "0.5", put(tmp_path, BREEDER)]
     done = cluster.mnspawn(*command)
     assert done.status == 3, done
-    cluster.wait_idle(0.5)  # sleepers that were adopted by nobody end by themselves
+    cluster.wait_idle()  # sleepers that were adopted by nobody end by themselves
 
 
 def test_what_children_write_after_their_trainer_ended_is_shown(cluster: Cluster, tmp_path: Path) -> None:
@@ -97,20 +97,20 @@ def test_what_children_write_after_their_trainer_ended_is_shown(cluster: Cluster
     for host, rank in (("h1", 0), ("h2", 1)):
         own = sorted(line for line in done.stdout.splitlines() if line.startswith(f"[{host}:{rank}] "))
         assert own == [f"[{host}:{rank}] {word}" for word in ("bye", "end", "late")], done
-    cluster.wait_idle(0.1)
+    cluster.check_clean()
 
 
 def test_stopped_trainers_are_stopped_all_the_same(cluster: Cluster, tmp_path: Path) -> None:
     """F05: a trainer that SIGSTOP holds gets its TERM, too."""
-    command = ["--hosts", "h1,h2", "--nproc-per-node", "2", "--grace", "20", put(tmp_path, SLEEP)]
+    command = ["--hosts", "h1,h2", "--nproc-per-node", "2", "--grace", "600", put(tmp_path, SLEEP)]
     with started(cluster, *command, ranks=4) as running:
         for process in cluster["h2"].processes():
             if process.argv[-1].endswith("program.py"):
                 cluster["h2"].kill(process.pid, signal.SIGSTOP)
         running.interrupt()
-        done = running.wait(5)
+        done = running.wait()
     assert done.status == 130, done
-    cluster.wait_idle(0.5)
+    cluster.check_clean()
 
 
 @pytest.mark.parametrize("victims", ["agent", "agent and guardian"])
@@ -123,11 +123,11 @@ def test_a_killed_agent_leaves_nothing(cluster: Cluster, tmp_path: Path, victims
         agent, guardian = agent_and_guardian(host)
         pids = [agent.pid] if victims == "agent" else [agent.pid, guardian.pid]
         host.run("kill", "-KILL", *map(str, pids)).check()
-        done = running.wait(10)
+        done = running.wait()
     assert done.status == 5, done
     assert "host lost: h2 (ranks 2-3): its agent died" in done.stderr, done
     assert "not confirmed" not in done.stderr, done
-    cluster.wait_idle(1)
+    cluster.check_clean()
 
 
 def test_a_killed_guardian_costs_nothing_but_the_link(cluster: Cluster, tmp_path: Path) -> None:
@@ -136,12 +136,12 @@ def test_a_killed_guardian_costs_nothing_but_the_link(cluster: Cluster, tmp_path
     command = ["--hosts", "h1,h2", "--nproc-per-node", "2", "--grace", "2", put(tmp_path, SLEEP)]
     with started(cluster, *command, ranks=4) as running:
         host.kill(agent_and_guardian(host)[1].pid)
-        running.wait_for(lambda: "h2: link is back" in running.stderr, 5)
+        running.wait_for(lambda: "h2: link is back" in running.stderr)
         assert len([p for p in host.processes() if p.argv[-1].endswith("program.py")]) == 2
         running.interrupt()
-        done = running.wait(5)
+        done = running.wait()
     assert done.status == 130, done
-    cluster.wait_idle(0.5)
+    cluster.check_clean()
 
 
 def test_a_killed_ssh_session_is_replaced(cluster: Cluster, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_killed_ssh_session_is_replaced(cluster: Cluster, tmp_path: Path) -> N
     script = put(tmp_path, SLEEP.replace("300", "1.5") + "print('end')\n")
     with started(cluster, "--hosts", "h1,h2", "--nproc-per-node", "2", script, ranks=4) as running:
         host.run("pkill", "-KILL", "-f", "^sshd: root")
-        done = running.wait(20).check()
+        done = running.wait().check()
     assert "h2: link is back" in done.stderr, done
     lines = [f"[h{rank // 2 + 1}:{rank}] {word}" for rank in range(4) for word in ("up", "end")]
     assert sorted(done.stdout.splitlines()) == sorted(lines)
@@ -162,10 +162,10 @@ def test_an_agent_that_is_told_to_end_stops_the_run(cluster: Cluster, tmp_path: 
     command = ["--hosts", "h1,h2", "--nproc-per-node", "2", "--grace", "2", put(tmp_path, FAMILY)]
     with started(cluster, *command, ranks=4) as running:
         host.kill(agent_and_guardian(host)[0].pid, signal.SIGTERM)
-        done = running.wait(10)
+        done = running.wait()
     assert done.status == 143, done
     assert "the agent got a signal to end on h2" in done.stderr, done
-    cluster.wait_idle(1)
+    cluster.check_clean()
 
 
 def test_a_trainer_that_somebody_else_ends_has_failed(cluster: Cluster, tmp_path: Path) -> None:
@@ -176,11 +176,11 @@ def test_a_trainer_that_somebody_else_ends_has_failed(cluster: Cluster, tmp_path
         trainers = [process for process in host.processes() if process.argv[-1].endswith("program.py")]
         victim = next(trainer for trainer in trainers if trainer.environ["RANK"] == "3")
         host.kill(victim.pid, signal.SIGTERM)
-        done = running.wait(10)
+        done = running.wait()
     assert done.status == 143, done
     assert "rank 3 failed: signal 15 (SIGTERM)" in done.stderr, done
     assert "stopped because of it: ranks 0-2" in done.stderr, done
-    cluster.wait_idle(0.5)
+    cluster.check_clean()
 
 
 BECOME = "/usr/local/bin/become"  # a Python with the set-user-ID bit: what sudo is for one who may
@@ -209,10 +209,10 @@ def test_a_rank_that_has_become_root_is_given_up_and_named(
     with started(cluster, *command, ranks=2) as running:
         (rooted,) = [process for process in host.processes() if process.argv[0] == "become"]
         host.run("touch", "/tmp/fail").check()
-        done = running.wait(20)
+        done = running.wait()
     assert done.status == 7, done
     assert "rank 0 failed: exit status 7" in done.stderr, done
     assert f"still running: process {rooted.pid} may not be signalled (it runs as uid 0)" in done.stderr, done
     assert [process.pid for process in host.processes()] == [rooted.pid]  # agent and guardian are gone
     host.kill(rooted.pid)
-    cluster.wait_idle(1)
+    cluster.wait_idle()

@@ -48,10 +48,10 @@ def test_a_signal_in_any_phase(cluster: Cluster, sleep: str, phase: str, number:
     with cluster.start_mnspawn(*PAIR, "-v", sleep) as running:
         running.wait_for(lambda: PHASES[phase](cluster, running))
         running.send_signal(number)
-        done = running.wait(8)
+        done = running.wait()
     assert done.status == SIGNALS[number], done
     assert "Traceback" not in done.stderr, done
-    cluster.wait_idle(2)
+    cluster.check_clean()
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -60,25 +60,25 @@ def test_a_controller_that_is_killed_in_any_phase(cluster: Cluster, sleep: str, 
     with cluster.start_mnspawn(*PAIR, "-v", sleep) as running:
         running.wait_for(lambda: PHASES[phase](cluster, running))
         running.send_signal(signal.SIGKILL)
-        running.wait(1)
-        cluster.wait_idle(1 + 1 + 3)
+        running.wait()
+        cluster.wait_idle()
 
 
 def test_a_second_signal_while_stopping_kills(cluster: Cluster, tmp_path: Path) -> None:
     """F05, F12: whatever the second signal is; the first one gives the status."""
     script = tmp_path / "stubborn.py"
     script.write_text("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP)
-    command = [word if word != "1" else "60" for word in PAIR]
+    command = [word if word != "1" else "600" for word in PAIR]
     with cluster.start_mnspawn(*command, str(script)) as running:
         running.wait_for(lambda: running.stdout.count("up") == 4)
         running.send_signal(signal.SIGTERM)
         running.wait_for(lambda: "stopping all ranks: SIGTERM" in running.stderr)
         running.send_signal(signal.SIGINT)
-        done = running.wait(5)
+        done = running.wait()
     assert done.status == 143, done
     assert "killing all ranks: SIGINT again" in done.stderr, done
     assert "TERM was not enough" not in done.stderr, done  # nobody waited for the grace to end
-    cluster.wait_idle(0.5)
+    cluster.check_clean()
 
 
 def test_a_run_in_the_background_of_a_shell_is_not_interrupted(cluster: Cluster, sleep: str) -> None:
@@ -92,10 +92,10 @@ def test_a_run_in_the_background_of_a_shell_is_not_interrupted(cluster: Cluster,
         running.interrupt()
         running.interrupt()
         running.send_signal(signal.SIGTERM)
-        done = running.wait(5)
+        done = running.wait()
     assert done.status == 143, done
     assert "SIGINT" not in done.stderr, done
-    cluster.wait_idle(0.5)
+    cluster.check_clean()
 
 
 def test_a_run_outlives_its_terminal_under_nohup(cluster: Cluster, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_run_outlives_its_terminal_under_nohup(cluster: Cluster, tmp_path: Pat
     with cluster.start_mnspawn(*PAIR, str(script), preexec_fn=ignore) as running:
         running.wait_for(lambda: running.stdout.count("up") == 4)
         running.send_signal(signal.SIGHUP)
-        assert running.wait(10).check().stdout.count("end") == 4
+        assert running.wait().check().stdout.count("end") == 4
 
 
 def test_user_signals_reach_the_trainers(cluster: Cluster, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_user_signals_reach_the_trainers(cluster: Cluster, tmp_path: Path) -> No
     with cluster.start_mnspawn(*PAIR, str(script)) as running:
         running.wait_for(lambda: running.stdout.count("up") == 4)
         running.send_signal(signal.SIGUSR1)
-        assert running.wait(10).check().stdout.count("saved") == 4
+        assert running.wait().check().stdout.count("saved") == 4
 
 
 def test_a_host_that_can_not_be_told_to_stop_is_named(make_cluster: Callable[..., Cluster], sleep: str) -> None:
@@ -137,10 +137,10 @@ def test_a_host_that_can_not_be_told_to_stop_is_named(make_cluster: Callable[...
         running.wait_for(lambda: running.stdout.count("up") == 4)
         cluster["h2"].cut()
         running.interrupt()
-        done = running.wait(25)
+        done = running.wait()
     assert done.status in (5, 130), done  # whichever was first: h2's last word or the key
     assert "not confirmed stopped: h2" in done.stderr, done
-    cluster.wait_idle(15)  # silence, orphan grace, grace
+    cluster.wait_idle()  # silence, orphan grace, grace
 
 
 def test_a_controller_that_slept_goes_on_where_it_was(cluster: Cluster, tmp_path: Path) -> None:
@@ -149,14 +149,15 @@ def test_a_controller_that_slept_goes_on_where_it_was(cluster: Cluster, tmp_path
     script.write_text(
         "import time\nfor number in range(130):\n    print('n', number, flush=True)\n    time.sleep(0.1)\n"
     )
-    with cluster.start_mnspawn("--hosts", "h1,h2", "--nproc-per-node", "1", str(script)) as running:
+    command = ["--hosts", "h1,h2", "--nproc-per-node", "1", "--orphan-grace", "600", str(script)]
+    with cluster.start_mnspawn(*command) as running:
         running.wait_for(lambda: running.stdout.count(" n 3\n") == 2)
         running.send_signal(signal.SIGSTOP)
         spools = cluster["h1"].path("/root/.local/state/mnspawn/runs").glob("*/0/rank-0.out")
         spool = max(spools, key=lambda path: path.stat().st_mtime)
         wait_until(lambda: "n 120\n" in spool.read_text(), 30, "more than 10 s of silence")
         running.send_signal(signal.SIGCONT)
-        done = running.wait(30).check()
+        done = running.wait().check()
     for host, rank in (("h1", 0), ("h2", 1)):
         own = [line for line in done.stdout.splitlines() if line.startswith(f"[{host}:")]
         assert own == [f"[{host}:{rank}] n {number}" for number in range(130)]
@@ -173,8 +174,8 @@ def test_the_first_of_several_failures_is_blamed(cluster: Cluster, tmp_path: Pat
         "while not os.path.exists('/tmp/go'):\n"
         "    time.sleep(0.005)\n"
         "start = float(open('/tmp/go').read())\n"
-        "delay = {first: 0.0, second: 0.1}.get(rank)\n"
-        "time.sleep(60 if delay is None else max(0, start + delay - time.time()))\n"
+        "delay = {first: 0.0, second: 0.5}.get(rank)\n"
+        "time.sleep(1000 if delay is None else max(0, start + delay - time.time()))\n"
         "os._exit(40 + rank)\n"
     )
     command = ["--hosts", "h1,h2", "--nproc-per-node", "2", str(script), *map(str, order)]
@@ -182,9 +183,9 @@ def test_the_first_of_several_failures_is_blamed(cluster: Cluster, tmp_path: Pat
         running.wait_for(lambda: running.stdout.count("up") == 4)
         at = cluster["h1"].run("date", "+%s.%N").stdout.strip()
         for host in cluster.hosts[:2]:
-            host.write("/tmp/go.new", str(float(at) + 1.0))
+            host.write("/tmp/go.new", str(float(at) + 2.0))
             host.run("mv", "/tmp/go.new", "/tmp/go").check()
-        done = running.wait(20)
+        done = running.wait()
     for host in cluster.hosts[:2]:
         host.remove("/tmp/go")
     assert done.status == 40 + order[0], done
@@ -202,10 +203,10 @@ def test_a_long_checkpoint_has_its_time(cluster: Cluster, tmp_path: Path) -> Non
         "    os._exit(0)\n"
         "signal.signal(signal.SIGTERM, finish)\n" + SLEEP
     )
-    with cluster.start_mnspawn("--hosts", "h1,h2", "--nproc-per-node", "1", "--grace", "60", str(script)) as running:
+    with cluster.start_mnspawn("--hosts", "h1,h2", "--nproc-per-node", "1", "--grace", "600", str(script)) as running:
         running.wait_for(lambda: running.stdout.count("up") == 2)
         running.interrupt()
-        done = running.wait(10)
+        done = running.wait()
     assert done.status == 130, done
     assert done.stdout.count("saved") == 2, done
     assert "KILL" not in done.stderr, done
@@ -221,7 +222,7 @@ def test_an_agent_that_comes_in_half_is_never_run(
     """F30: the link breaks while the archive travels; the next run finds nothing that it could take for an agent."""
     cluster = make_cluster(1, delay=0.1)
     host = cluster["h1"]
-    command = ["--hosts", "h1", "--nproc-per-node", "1", "--connect-timeout", "4"]
+    command = ["--hosts", "h1", "--nproc-per-node", "1", "--connect-timeout", "10"]
     if moment == "the archive":  # the shell's words are on their way when the stub asks for it
         host.write("/root/.bashrc", "echo reading; touch /tmp/reading; sleep 0.3\n")
     with cluster.start_mnspawn(*command, sleep) as running:
@@ -233,7 +234,7 @@ def test_an_agent_that_comes_in_half_is_never_run(
             )
         )
         host.cut()
-        done = running.wait(4 + 3)  # the connect timeout and a little
+        done = running.wait()
     assert done.status == 3, done
     assert done.stderr.startswith("mnspawn: h1: "), done
     for process in host.processes():  # its sshd waits for TCP to give up
@@ -280,10 +281,10 @@ def test_a_reader_that_left_ends_nothing_but_itself(cluster: Cluster, sleep: str
         running.popen.stdout.close()
         assert running.popen.poll() is None
         running.interrupt()
-        done = running.wait(5)
+        done = running.wait()
     assert done.status == 130, done
     assert "rror" not in done.stderr, done
-    cluster.wait_idle(1)
+    cluster.check_clean()
 
 
 ENDLESS = "import sys\nprint('up', file=sys.stderr, flush=True)\nwhile True:\n    print('x' * 1000)\n"
@@ -318,7 +319,7 @@ def test_a_stopped_reader_keeps_nobody_from_leaving(
         for _ in range(3):
             running.send_signal(number)
             wait_until(lambda: trainers() == 0 and not is_pending())
-        done = running.wait(5)
+        done = running.wait()
     assert done.status == SIGNALS[number], done
     assert "Traceback" not in done.stderr, done
-    cluster.wait_idle(1 + 1 + 3)
+    cluster.check_clean()

@@ -137,7 +137,7 @@ def test_arguments_and_values_arrive_byte_for_byte(cluster: Cluster, show: str) 
 def test_values_are_in_no_command_line(cluster: Cluster, tmp_path: Path) -> None:
     """F38: nor in a file, nor in the controller's own arguments."""
     script = tmp_path / "wait.py"
-    script.write_text("import sys\nprint('ready', flush=True)\nsys.stdin.read()\nimport time\ntime.sleep(60)\n")
+    script.write_text("import sys\nprint('ready', flush=True)\nsys.stdin.read()\nimport time\ntime.sleep(1000)\n")
     secret = "hunter2-" * 4
     command = ["--hosts", "h1,h2", "--nproc-per-node", "1", "-x", "TOKEN", str(script)]
     with cluster.start_mnspawn(*command, env={"TOKEN": secret}) as running:
@@ -190,7 +190,7 @@ def test_two_runs_at_once_do_not_touch_each_other(cluster: Cluster, tmp_path: Pa
     """F08, F34: ports of their own; one is interrupted, the other goes on."""
     script = tmp_path / "wait.py"
     script.write_text(
-        "import os, time\nprint('at', os.environ['PADDLE_CURRENT_ENDPOINT'], flush=True)\ntime.sleep(60)\n"
+        "import os, time\nprint('at', os.environ['PADDLE_CURRENT_ENDPOINT'], flush=True)\ntime.sleep(1000)\n"
     )
     command = ["--hosts", "h1,h2", "--nproc-per-node", "2", str(script)]
     with cluster.start_mnspawn(*command) as first, cluster.start_mnspawn(*command) as second:

@@ -28,20 +28,20 @@ def test_a_pod_that_ended_while_its_host_was_cut_off_is_told_from_its_folder(
     host = cluster["h2"]
     script = tmp_path / "train.py"
     script.write_text(PROGRAM)
-    options = ("--hosts", "h1,h2", "--nproc-per-node", "1", "--orphan-grace", "60", "--grace", "1", "-v")
+    options = ("--hosts", "h1,h2", "--nproc-per-node", "1", "--orphan-grace", "600", "--grace", "1", "-v")
     with cluster.start_mnspawn(*options, str(script), str(code)) as running:
         running.wait_for(lambda: running.stdout.count("] up") == 2)
         if code == 0:
             cluster["h1"].write("/tmp/go", "")
         host.cut()
-        running.wait_for(lambda: "h2: link lost" in running.stderr, SILENCE + 10)
+        running.wait_for(lambda: "h2: link lost" in running.stderr)
         host.write("/tmp/go", "")
         [folder] = host.path("/root/.local/state/mnspawn/runs").glob("*/1")
-        wait_until(lambda: json.loads((folder / "status.json").read_text())["state"] == "done", 10)
+        wait_until(lambda: json.loads((folder / "status.json").read_text())["state"] == "done")
         for process in host.processes():  # its agent has waited in vain, at last
             host.kill(process.pid)
         host.heal()
-        done = running.wait(40)
+        done = running.wait()
     assert done.status == code, done
     assert sorted(line for line in done.stdout.splitlines() if line.startswith("[h2")) == [
         "[h2:1] last words of 1",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import Cluster, Controller, Finished
+from tests.support import PATIENCE, Cluster, Controller, Finished
 from tests.support.commands import Running
 
 HEADER = """\
@@ -35,12 +35,12 @@ class Place:
     def start(self, program: str, **options: Any) -> Running:
         return self.controller.start(sys.executable, self._written(program), cwd=self.folder, **options)
 
-    def run(self, program: str, timeout: float = 60.0, **options: Any) -> Finished:
+    def run(self, program: str, timeout: float = PATIENCE, **options: Any) -> Finished:
         """The program's end, whatever it is."""
         with self.start(program, **options) as running:
             return running.wait(timeout)
 
-    def check(self, program: str, timeout: float = 60.0, **options: Any) -> str:
+    def check(self, program: str, timeout: float = PATIENCE, **options: Any) -> str:
         """What a program prints that must end well."""
         return self.run(program, timeout, **options).check().stdout
 

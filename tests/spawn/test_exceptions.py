@@ -199,15 +199,14 @@ def test_a_failure_is_told_at_once_whatever_is_waited_for(place: Place) -> None:
 def fail(rank):
     if rank == 1:
         raise ValueError(rank)
-    time.sleep(60)
-began = time.time()
+    time.sleep(1000)
 context = mnspawn.spawn(fail, nprocs=NPROCS, hosts=HOSTS, pass_rank=True, join=False)
 try:
     context.return_queues[0].get()
 except mnspawn.ProcessRaisedException as error:
-    print(error.rank, time.time() - began < 15)
+    print(error.rank)
 """
-    assert place.check(program) == "1 True\n"
+    assert place.check(program) == "1\n"
 
 
 def test_what_hosts_lack_is_told_by_the_ranks(across: Place) -> None:

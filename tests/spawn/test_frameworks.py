@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.spawn.conftest import Place
-from tests.support import Cluster, frameworks
+from tests.support import PATIENCE, Cluster, frameworks
 
 TORCH = """
 def train(steps):
@@ -14,7 +14,7 @@ def train(steps):
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=600))
     torch.manual_seed(dist.get_rank())
     network = torch.nn.Sequential(torch.nn.Linear(2, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
     model = DistributedDataParallel(network)
@@ -68,5 +68,5 @@ def test_four_ranks_on_two_hosts_end_with_the_same_weights(
     cluster_with: Place, framework: str, program: str, weights: int, method: str
 ) -> None:
     run = RUN.format(python=str(frameworks.python(framework)), method=method)
-    said = cluster_with.check(program + run, timeout=110)
+    said = cluster_with.check(program + run, timeout=4 * PATIENCE)
     assert said.splitlines()[-1] == f"4 True True {weights}"

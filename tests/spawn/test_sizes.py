@@ -25,7 +25,7 @@ while not context.join():
 print(used() - before < 150)
 print(len(context.results()[0]), used() - before < 800)
 """
-    assert place.check(program, timeout=100) == "[1000, 1000, 1000] 999\nTrue\n500000000 True\n"
+    assert place.check(program) == "[1000, 1000, 1000] 999\nTrue\n500000000 True\n"
 
 
 def test_a_large_argument_goes_once_to_every_host(across: Place) -> None:
@@ -43,7 +43,7 @@ print(mnspawn.spawn(check, (content,), nprocs=4, hosts=HOSTS).results())
         return [int(host.run("cat", "/sys/class/net/eth0/statistics/rx_bytes").check().stdout) for host in hosts]
 
     before = counts()
-    assert across.check(program, timeout=100) == f"{[True] * 8}\n"
+    assert across.check(program) == f"{[True] * 8}\n"
     for count, earlier in zip(counts(), before, strict=True):
         assert 100_000_000 < count - earlier < 130_000_000
 

@@ -14,7 +14,7 @@ RAISES = """
 def raise_in(i, which):
     if i == which:
         raise ValueError(f"legitimate exception from process {i}")
-    time.sleep(30)
+    time.sleep(1000)
 """
 
 
@@ -83,7 +83,7 @@ def test_a_signal_is_told_by_its_name(place: Place, start_method: str) -> None:
 def abort(i):
     if i == 0:
         os.kill(os.getpid(), signal.SIGABRT)
-    time.sleep(30)
+    time.sleep(1000)
 try:
     mp.start_processes(abort, nprocs=NPROCS, hosts=HOSTS, start_method={start_method!r})
 except mp.ProcessExitedException as error:
@@ -110,23 +110,20 @@ def join(seconds, **options):
 
 
 def test_an_exit_code_stops_the_others_at_once(place: Place, start_method: str) -> None:
-    said = place.check(EXITS.format(method=start_method) + "join(30)\n")
+    said = place.check(EXITS.format(method=start_method) + "join(1000)\n")
     assert "process 0 terminated with exit code 123 123 [False, False]\n" in said
     assert re.search(r"WARNING Terminating process \d+ via signal", said)
 
 
 def test_with_a_grace_period_the_others_may_end_by_themselves(place: Place, start_method: str) -> None:
-    said = place.check(EXITS.format(method=start_method) + "join(1.0, grace_period=20)\n")
+    said = place.check(EXITS.format(method=start_method) + "join(1.0, grace_period=600)\n")
     assert said == "process 0 terminated with exit code 123 123 [False, False]\n"
 
 
 def test_a_grace_period_ends(here: Place) -> None:
-    program = (
-        EXITS.format(method="spawn") + "began = time.time()\njoin(30, grace_period=0.5)\nprint(time.time() - began)"
-    )
-    said = here.check(program)
-    assert "terminated with exit code 123" in said
-    assert 0.5 < float(said.split()[-1]) < 10
+    said = here.check(EXITS.format(method="spawn") + "join(1000, grace_period=0.5)\n")
+    assert "process 0 terminated with exit code 123 123 [False, False]\n" in said
+    assert "WARNING Terminating process" in said
 
 
 @pytest.mark.parametrize("grace", ["-1", "0"])
@@ -136,7 +133,7 @@ def stubborn(i):
     if i == 0:
         sys.exit(4)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    time.sleep(60)
+    time.sleep(1000)
 context = mp.start_processes(stubborn, nprocs=2, join=False)
 try:
     while not context.join(float("inf"), grace_period={grace}):
@@ -145,7 +142,7 @@ except mp.ProcessExitedException as error:
     print(error, [p.exitcode for p in context.processes], context)
 """
     said = "process 0 terminated with exit code 4 [4, -9] <SpawnContext: 2 ranks, 0 running>\n"
-    assert here.check(program, timeout=20) == said
+    assert here.check(program) == said
 
 
 def test_success_first_and_failure_later_is_a_failure(place: Place, start_method: str) -> None:
@@ -166,22 +163,21 @@ def test_what_a_rank_started_vanishes_with_it(place: Place) -> None:
     program = """
 def parent(i):
     for options in ({}, {"start_new_session": True}):
-        subprocess.Popen(["sleep", "20"], **options)
+        subprocess.Popen(["sleep", "1000"], **options)
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(30)
-began = time.time()
+    time.sleep(1000)
 try:
     mp.spawn(parent, nprocs=NPROCS, hosts=HOSTS)
 except mp.ProcessExitedException as error:
-    print(error.signal_name, time.time() - began < 10)
+    print(error.signal_name)
 """
-    assert place.check(program) == "SIGTERM True\n"  # the fixtures find what is left running
+    assert place.check(program) == "SIGTERM\n"  # the fixtures find what is left running
 
 
 def test_terminating_a_process_is_a_failure_of_its_rank(place: Place) -> None:
     program = """
 def wait(i):
-    time.sleep(30)
+    time.sleep(1000)
 context = mp.spawn(wait, nprocs=NPROCS, hosts=HOSTS, join=False)
 if HOSTS is None:
     os.kill(context.pids()[1], signal.SIGTERM)

@@ -17,6 +17,8 @@ from mnspawn.transport.memory import MemoryHost, MemoryTransport
 from tests.ssh.places import shell
 from tests.support.waiting import PATIENCE
 
+SHORT = 1.0  # seconds, where time must run out
+
 
 def memory(*names: str) -> MemoryTransport:
     return MemoryTransport(hosts={name: MemoryHost(shell) for name in names})
@@ -57,7 +59,7 @@ async def test_what_is_transient_is_tried_again() -> None:
 async def test_the_last_refusal_is_told_when_time_is_up() -> None:
     network = memory("a")
     network.hosts["a"].refusals = [ConnectionClosed(f"number {number}", host="a") for number in range(1000)]
-    answers = await collect(network, Target("a"), timeout=2.0)
+    answers = await collect(network, Target("a"), timeout=SHORT)
     refusal = answers["a"]
     assert isinstance(refusal, ConnectionClosed)
     assert refusal.message == f"number {len(network.attempts) - 1}"
@@ -67,7 +69,7 @@ async def test_the_last_refusal_is_told_when_time_is_up() -> None:
 async def test_a_host_that_never_answers_does_not_hold_up_the_others() -> None:
     network = memory("a", "b")
     network.hosts["a"].answers = False
-    answers = await collect(network, *targets("a", "b"), timeout=0.3)
+    answers = await collect(network, *targets("a", "b"), timeout=SHORT)
     assert isinstance(answers["a"], ConnectTimeout)
     assert not isinstance(answers["b"], HostError)
     await network.close()

@@ -26,7 +26,8 @@ Inside a host: `host.run("cat", "/etc/hostname")`, `host.processes(run_id)` (tho
 environment or arguments), `host.path("/tmp/x")` (its file, seen from outside), `host.write("/root/.bashrc", text)`,
 `host.remove("/usr/bin/python3*")`, `host.mount("/tmp", options="noexec")`, `host.log`, `host.address`.
 `cluster.run("ssh", "-F", str(cluster.ssh_config), ..)` runs any command where the controller stands;
-`cluster.wait_idle()` waits until no host runs anything. `share=DIR` lets all hosts see a folder of this machine;
+`cluster.wait_idle()` waits until no host runs anything; after a run that has told of its end,
+`cluster.check_clean()` lets nothing of it be left. `share=DIR` lets all hosts see a folder of this machine;
 otherwise they see /usr and a copy of /etc, and nothing of /home, /root, /tmp or the checkout.
 
 `wait_until(condition)` instead of sleeping; PATIENCE bounds what may hang. `work.calls(function)` counts work; no test

@@ -181,6 +181,19 @@ class Cluster(Controller):
         except AssertionError:
             raise AssertionError(f"after {timeout} s still running: {busy()}") from None
 
+    def check_clean(self) -> None:
+        """After a command that said of its runs that they are stopped: nothing of them is left, not even for a moment.
+
+        Agents and the sessions of sshd, which end after their last word, are waited for.
+
+        Raises:
+            AssertionError: something is left; says what and where.
+        """
+        hosts = [host for host in self.hosts if host.is_on]
+        left = [f"{host.name}: {one}" for host in hosts for one in host.processes() if "MNSPAWN_RUN_ID" in one.environ]
+        assert not left, f"left of a run: {left}"
+        self.wait_idle()
+
     def __getitem__(self, name: str) -> VirtualHost:
         return next(host for host in self.hosts if host.name == name)
 

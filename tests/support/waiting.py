@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 # Seconds. Bounds what hangs and judges nothing: a busy machine takes ten times as long as a quiet one.
-PATIENCE = 90.0
+PATIENCE = 120.0
 PAUSE = 0.01  # short against what is waited for (processes, sockets), long against asking
 
 

@@ -317,7 +317,7 @@ facts = st.lists(
 )
 
 
-@settings(max_examples=150, derandomize=True, database=None, deadline=None)
+@settings(max_examples=150)
 @given(facts, st.sets(st.integers(50, 53)))
 def test_whatever_happens_a_pod_that_is_asked_to_stop_ends(
     script: list[tuple[str, int, float]], strays: set[int]

@@ -596,7 +596,7 @@ facts = st.lists(
 )
 
 
-@settings(max_examples=200, derandomize=True, database=None, deadline=None)
+@settings(max_examples=200)
 @given(facts)
 def test_whatever_happens_in_whatever_order_the_run_ends_when_its_hosts_do(script: list[tuple[str, int]]) -> None:
     run, now, ended = connecting(), 0.0, set[int]()

@@ -21,8 +21,9 @@ from mnspawn.errors import (
 )
 from mnspawn.transport.base import Target
 from mnspawn.transport.memory import MemoryConnection, MemoryHost, MemoryProcess, MemoryTransport, Stdio
-from tests.support import wait_until_async
+from tests.support import PATIENCE, wait_until_async
 
+SHORT = 1.0  # seconds, where time must run out
 Talk = Callable[[Stdio, str], Awaitable[int]]
 
 
@@ -60,7 +61,7 @@ async def joined(talk: Talk, python: str | None = None) -> tuple[bytes, bool]:
     """(first bytes of the link, whether the archive was cached)."""
     connection = await connect(talk)
     try:
-        process, diagnostics, rest, is_cached = await join.join(connection, "h1", ("serve",), python, timeout=5.0)
+        process, diagnostics, rest, is_cached = await join.join(connection, "h1", ("serve",), python, timeout=PATIENCE)
         await process.close()
         await diagnostics.close()
     finally:
@@ -104,7 +105,7 @@ async def test_a_host_that_needs_the_archive_gets_it_after_it_asked_and_not_befo
         return 0
 
     connection = await connect(talk)
-    process, diagnostics, _, is_cached = await join.join(connection, "h1", ("serve",), None, timeout=5.0)
+    process, diagnostics, _, is_cached = await join.join(connection, "h1", ("serve",), None, timeout=PATIENCE)
     assert await came == archive.content
     assert not is_cached
     await process.close()
@@ -197,8 +198,8 @@ async def test_a_damaged_archive_is_said() -> None:
 
 async def test_a_login_script_that_waits_is_given_up_in_time() -> None:
     connection = await connect(saying(b"Press return to continue"))
-    with pytest.raises(BootstrapError, match=r"connected, but no agent within 0.05 s"):
-        await join.join(connection, "h1", ("serve",), None, timeout=0.05)
+    with pytest.raises(BootstrapError, match=r"connected, but no agent within 1 s"):
+        await join.join(connection, "h1", ("serve",), None, timeout=SHORT)
     await connection.close()
 
 
@@ -206,14 +207,14 @@ async def test_a_server_that_opens_no_session() -> None:
     connection = await connect(saying())
     connection.refuses_sessions = True
     with pytest.raises(ChannelRefused):
-        await join.join(connection, "h1", ("serve",), None, timeout=5.0)
+        await join.join(connection, "h1", ("serve",), None, timeout=PATIENCE)
     await connection.close()
 
 
 async def test_an_agent_that_ends_before_it_says_hello_is_quoted() -> None:
     dying = saying(b"\nMNSPAWN NONCE have\n", stderr=b"Traceback\nMemoryError\n", status=1, stays=False)
     connection = await connect(dying)
-    process, diagnostics, _, _ = await join.join(connection, "h1", ("serve",), None, timeout=5.0)
+    process, diagnostics, _, _ = await join.join(connection, "h1", ("serve",), None, timeout=PATIENCE)
     error = await join.explain_silence(process, diagnostics, "h1")
     assert error.message == "the agent ended with status 1: MemoryError"
     await process.close()
@@ -258,7 +259,7 @@ def test_the_archive_is_the_same_every_time_and_begins_with_stage_two() -> None:
 async def test_a_word_tells_whether_the_agent_is_still_there() -> None:
     for word, is_there in ((b"here", True), (b"gone", False)):
         connection = await connect(saying(b"\nMNSPAWN NONCE have\n", word + b"\nframes"))
-        found = await join.enter(connection, "h1", ("attach", "r1", "0"), None, 5.0)
+        found = await join.enter(connection, "h1", ("attach", "r1", "0"), None, PATIENCE)
         assert (found is not None) is is_there
         if found is not None:
             process, diagnostics, _ = found
@@ -270,7 +271,7 @@ async def test_a_word_tells_whether_the_agent_is_still_there() -> None:
 @pytest.mark.parametrize(("word", "is_clean"), [(b"left \n", True), (b"left 12,13\n", False)])
 async def test_reaping_says_whether_anything_is_left(word: bytes, is_clean: bool) -> None:
     connection = await connect(saying(b"\nMNSPAWN NONCE have\n" + word))
-    assert await join.reap(connection, "h1", "r1", 0, None, 5.0) is is_clean
+    assert await join.reap(connection, "h1", "r1", 0, None, PATIENCE) is is_clean
     await connection.close()
 
 
@@ -285,7 +286,7 @@ async def test_a_host_that_comes_up_and_falls_silent_is_given_up() -> None:
 
 async def test_an_agent_that_was_sent_and_says_nothing_is_given_up_in_time() -> None:
     connection = await connect(saying(b"\nMNSPAWN NONCE need\n"))
-    process, diagnostics, rest, is_cached = await join.join(connection, "h1", ("serve",), None, 5.0)
+    process, diagnostics, rest, is_cached = await join.join(connection, "h1", ("serve",), None, PATIENCE)
     assert (rest, is_cached) == (b"", False)
     with pytest.raises(BootstrapError, match="the agent says nothing in time"):
         await join.first_words(process, diagnostics, "h1", asyncio.get_running_loop().time() + 0.05)
@@ -295,7 +296,7 @@ async def test_an_agent_that_was_sent_and_says_nothing_is_given_up_in_time() -> 
 
 async def test_an_agent_that_ends_before_it_says_anything_is_told_with_its_last_words() -> None:
     connection = await connect(saying(b"\nMNSPAWN NONCE have\n", stderr=b"MemoryError\n", status=1, stays=False))
-    process, diagnostics, _, _ = await join.join(connection, "h1", ("serve",), None, 5.0)
+    process, diagnostics, _, _ = await join.join(connection, "h1", ("serve",), None, PATIENCE)
     with pytest.raises(BootstrapError, match="status 1: MemoryError"):
         await join.first_words(process, diagnostics, "h1", asyncio.get_running_loop().time() + 5.0)
     await join.abandon(process, diagnostics)

@@ -19,6 +19,7 @@ from mnspawn.transport.base import SshOptions
 from mnspawn_inventory import Host
 from tests.support import PATIENCE
 
+SHORT = 0.05  # seconds, where time must run out
 KNOWN = KnownRun("1a2b3c4d", (Host(name="a"), Host(name="b")), (1, 1))
 
 
@@ -167,7 +168,7 @@ def test_a_stop_waits_no_longer_for_a_host_than_to_connect(monkeypatch: pytest.M
     monkeypatch.setattr(watching, "ask_on", ask_on)
     monkeypatch.setattr(watching, "RETRY_FIRST", 0.01)
     monkeypatch.setattr(View, "_look", look_at)
-    known = replace(KNOWN, ssh=SshOptions(connect_timeout=0.05))
+    known = replace(KNOWN, ssh=SshOptions(connect_timeout=SHORT))
 
     async def execute() -> Sight:
         async with asyncio.timeout(PATIENCE):

@@ -9,7 +9,7 @@ import pytest
 
 from mnspawn.core.remote_command import LONGEST, compose, worst
 from mnspawn.errors import UsageError
-from tests.support import wait_until
+from tests.support import PATIENCE, wait_until
 
 SHELLS = [shell for name in ("sh", "bash", "dash", "zsh", "tcsh", "fish") if (shell := shutil.which(name))]
 NASTY = [
@@ -29,7 +29,7 @@ def run(shell: str, argv: list[str]) -> subprocess.CompletedProcess[bytes]:
         assert process.stdout is not None
         assert process.stderr is not None
         said, diagnostics = process.stdout.read(), process.stderr.read()
-        return subprocess.CompletedProcess(argv, process.wait(timeout=20), said, diagnostics)
+        return subprocess.CompletedProcess(argv, process.wait(timeout=PATIENCE), said, diagnostics)
 
 
 def start(shell: str, argv: list[str]) -> subprocess.Popen[bytes]:
@@ -69,7 +69,7 @@ def test_it_ends_with_all_its_children_when_its_input_does(shell: str, tmp_path:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         process.stdin.close()
-        process.wait(timeout=20)
+        process.wait(timeout=PATIENCE)
     child = int((tmp_path / "child").read_text())
     wait_until(lambda: not is_alive(child))
 
@@ -88,7 +88,7 @@ def test_it_may_end_well_before_it_is_killed() -> None:
         assert process.stdout.readline() == b"ready\n"
         process.stdin.close()
         assert process.stdout.read() == b"saved\n"
-        process.wait(timeout=20)
+        process.wait(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("argv", [[], [""], ["a\0b"], ["x" * LONGEST]])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mnspawn_inventory import Inventory, InventoryError, read_inventory
@@ -335,13 +335,7 @@ EDITS = st.lists(
 
 
 @pytest.mark.parametrize("format_name", TEXTS)
-@settings(
-    max_examples=80,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+@settings(max_examples=80)
 @given(edits=EDITS)
 def test_any_sequence_of_edits_does_what_it_says(format_name: str, edits: list[tuple[object, ...]]) -> None:
     text = TEXTS[format_name]

@@ -232,7 +232,7 @@ def test_settings_have_the_types_of_their_fields() -> None:
     }
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from([f"n{i:02d}" for i in range(12)] + ["a", "b1c", "x-1.lan"]), min_size=1, unique=True))
 def test_a_shortened_pattern_stands_for_the_same_names_in_the_same_order(names: list[str]) -> None:
     assert expand(shortened(names), None) == names
@@ -241,7 +241,7 @@ def test_a_shortened_pattern_stands_for_the_same_names_in_the_same_order(names: 
 TARGETS = ["n1", "n[1-3]", "n[2-5]", "n4", "m", "m[1-2]"]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(

@@ -17,13 +17,7 @@ from mnspawn_inventory.nodeset import expand, fold
 SAMPLES = Path(__file__).parents[3] / "inventory" / "samples"
 READ = [name for name in FORMATS if name != "ansible-script"]
 
-EXAMPLES = settings(
-    max_examples=150,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+EXAMPLES = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*|[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?", re.ASCII)
 
 # pieces that the formats are made of, put together at random: closer to real files than random text

@@ -23,6 +23,7 @@ from mnspawn.events import (
 from mnspawn.logs import fold
 from mnspawn.logs.painters import Look
 from mnspawn.logs.sinks import ConsoleSink, OutputMode, Silence
+from tests.support import PATIENCE
 
 OUT, ERR = Stream.STDOUT, Stream.STDERR
 
@@ -169,7 +170,7 @@ def show_big(events: list[Event], mode: OutputMode = OutputMode.PREFIX) -> bytes
             sink.on_event(event)
         asyncio.run(sink.aclose())
     os.close(out)
-    thread.join(20)
+    thread.join(PATIENCE)
     return got[0]
 
 

@@ -47,7 +47,7 @@ class Side:
                 assert self.channel.is_lost
 
 
-@settings(max_examples=150, derandomize=True, database=None, deadline=None)
+@settings(max_examples=150)
 @given(steps)
 def test_whatever_the_wire_does_everything_comes_in_order_and_once(script: list[tuple[str, int]]) -> None:
     left, right = Side(), Side()

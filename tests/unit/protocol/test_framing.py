@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from mnspawn_agent.protocol import framing
 from mnspawn_agent.protocol.framing import Decoder, Frame, FramingError
 
-FIXED = settings(max_examples=100, derandomize=True, database=None, deadline=None)
+FIXED = settings(max_examples=100)
 
 frames = st.lists(
     st.builds(Frame, st.sampled_from(sorted(framing.KINDS)), st.integers(0, 2**32 - 1), st.binary(max_size=40)),
