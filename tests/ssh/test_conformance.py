@@ -60,7 +60,7 @@ async def test_nothing_is_kept_of_a_connection_that_was_closed(place: Place) -> 
         gc.collect()
         return any(one() is not None for one in kept)
 
-    await wait_until_async(lambda: not is_kept(), 10)
+    await wait_until_async(lambda: not is_kept())
 
 
 async def test_a_closed_stdin_leaves_stdout_open(place: Place) -> None:

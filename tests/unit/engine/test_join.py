@@ -374,7 +374,7 @@ async def test_a_way_in_that_is_cancelled_leaves_no_process_and_no_task(
         task = asyncio.create_task(join.reap(connection, "h1", "r", 0, None, 60.0))
     else:
         task = asyncio.create_task(ask_on(connection, "h1", ("list",), None, 60.0))
-    await wait_until_async(lambda: came_up, 5)
+    await wait_until_async(lambda: came_up)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
