@@ -8,7 +8,7 @@ from tests.support.controller import REPOSITORY
 from tests.support.source import modules, shown, tree
 
 CLOCK = re.compile(
-    r"\b(?:monotonic|perf_counter|process_time|thread_time)(?:_ns)?\b|\btime\.time(?:_ns)?\(|\bos\.times\b"
+    r"\b(?:monotonic|perf_counter|process_time|thread_time)(?:_ns)?\(|\btime\.time(?:_ns)?\(|\bos\.times\b"
     r"|\bru_[us]time\b|\bEPOCHREALTIME\b|\bdefault_timer\b|\.now\(|\.seconds (?:<|>)"
 )
 READ_A_CLOCK = {
@@ -16,7 +16,6 @@ READ_A_CLOCK = {
     "tests/agent/test_watch.py": "what a watcher makes of a run that began at a time",
     "tests/net/test_phases.py": "ranks fail at a time of which they are told",
     "tests/house/test_support.py": "a slow cable takes as long as it was told to at least, on any machine",
-    "tests/house/test_time.py": "names them",
 }
 LEAST = 30.0  # seconds
 WAITS = {"wait", "wait_for", "wait_until", "wait_until_async", "wait_idle", "join", "timeout"}
