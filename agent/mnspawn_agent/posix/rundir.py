@@ -238,7 +238,7 @@ def prune(root: str, now: Optional[float] = None) -> None:
     """Remove folders of runs that are old, and the oldest of finished ones while all are too large.
 
     A run whose agent was killed is as old as what was last written there. Never one that an agent holds: its controller
-    may still have to read it. Nor, for its size, the newest run's: it has just ended, and somebody will want to know how.
+    may still have to read it. Nor, for its size, the newest run's: it has just ended, and somebody may ask how.
     """
     now = time.time() if now is None else now
     finished, dead = [], []
