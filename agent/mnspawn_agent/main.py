@@ -57,10 +57,8 @@ def serve(
 
     limits.raise_open_files()
     known = facts.collect()
-    try:
-        known["root"], known["root_problem"] = rundir.find_root(), ""
-    except rundir.NothingWritable as error:
-        known["root"], known["root_problem"] = "", str(error)
+    known["root"], reasons, strange = rundir.try_places()
+    known["root_problem"] = "; ".join(strange if known["root"] else reasons)
     hello = {"version": version, "facts": native.outward(known), "cached": is_cached}
     return Agent(Wire(link_in, link_out), guard, hello, known["root"], starter or spawner).run()
 

@@ -63,7 +63,7 @@ def make_missing(path: str) -> None:
         make_missing(path)
     except FileExistsError:
         if not os.path.isdir(path):  # else somebody was faster
-            raise
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
 
 
 def _walk(root: str, below: Sequence[str], prepare: Callable[[str], None]) -> str:

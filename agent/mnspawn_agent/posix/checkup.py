@@ -94,12 +94,13 @@ def _cache(is_cached: bool) -> Dict[str, Any]:
 
 
 def _runs() -> Dict[str, Any]:
-    """Where runs are kept, and what is free there; "problem" is why no better place is taken."""
+    """Where runs are kept, and what is free there; "problem" is why the best place is not taken, and whose others are."""
     preferred = rundir.state_candidates()[0]
-    place, reasons = rundir.try_places()
-    problem = "; ".join(reasons)
+    place, reasons, strange = rundir.try_places()
     if not place:
-        return {"place": "", "preferred": preferred, "problem": problem}
+        return {"place": "", "preferred": preferred, "problem": "; ".join(reasons)}
+    best = [reason.replace(preferred + ": ", "", 1) for reason in reasons[:1]]
+    problem = "; ".join(best + [reason for reason in strange if reason not in best])
     status = os.statvfs(place)
     return {
         "place": place,

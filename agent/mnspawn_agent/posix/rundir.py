@@ -21,10 +21,6 @@ FULL = 65536  # bytes left on a disk that counts as full
 KEEP_BYTES = 2 << 30  # and while they take less than this in all
 
 
-class NothingWritable(Exception):
-    """No folder can hold a run; the text lists what was tried and why not."""
-
-
 def state_candidates() -> List[str]:
     """Folders that may hold run directories, best first."""
     home = os.path.expanduser("~")
@@ -42,9 +38,15 @@ def state_candidates() -> List[str]:
     return places
 
 
-def try_places() -> Tuple[str, List[str]]:
-    """The first folder that really takes bytes, "" when none does; and why those before it don't."""
+def try_places() -> Tuple[str, List[str], List[str]]:
+    """The first folder that really takes bytes, "" when none does.
+
+    Returns:
+        The folder; why those before it don't; and of these reasons those that are no business of a healthy host:
+        somebody else has, or could have, put there what we would find.
+    """
     reasons: List[str] = []
+    strange: List[str] = []
     for place in state_candidates():
         probe = os.path.join(place, ".probe-%s" % os.urandom(6).hex())  # hosts can share a home, and pids
         try:
@@ -55,24 +57,13 @@ def try_places() -> Tuple[str, List[str]]:
                     file.flush()
                 finally:
                     os.unlink(probe)
-            return place, reasons
+            return place, reasons, strange
         except ours.NotOurs as error:
+            strange.append(str(error.strerror))
             reasons.append(str(error.strerror))
         except OSError as error:
             reasons.append("%s: %s" % (place, error.strerror or error))
-    return "", reasons
-
-
-def find_root() -> str:
-    """The first folder that really takes bytes.
-
-    Raises:
-        NothingWritable: none does.
-    """
-    place, reasons = try_places()
-    if not place:
-        raise NothingWritable("; ".join(reasons))
-    return place
+    return "", reasons, strange
 
 
 class RunDir:

@@ -105,7 +105,7 @@ def _folders(host: str, runs: Runs, cache: Cache) -> Iterator[Finding]:
         yield Finding(host, "folder", "no folder can hold a run", hint, runs.problem)
         return
     if runs.place != runs.preferred:
-        message = f"runs are kept in {runs.place}, since a better folder can't be used ({runs.problem})"
+        message = f"{runs.preferred} can't be used ({runs.problem}): runs are kept in {runs.place}"
         hint = "make the home writable, or set XDG_STATE_HOME for this account to a folder that is"
         yield Finding(host, "folder", message, hint, is_note=True)
     if not cache.place:

@@ -126,7 +126,8 @@ class HostFacts:
         ssh_address: where sshd was reached, as the host sees it, "" without SSH.
         netid: the same for all who share a network stack.
         env: variables of the host's own environment that a contract minds.
-        root: folder for runs, "" where none can be written and `root_problem` says why; only runs ask for it.
+        root: folder for runs, "" where none can be written and `root_problem` says why; only runs ask for it. With a
+            folder `root_problem` tells of better ones that are somebody else's.
     """
 
     python: str

@@ -297,6 +297,8 @@ class Drive:
             self._fail(link.index, NothingWritable(problem, host=link.name))
             link.send(messages.FINISH, keep=False)
             return
+        if hello.facts.root_problem:
+            self._audience.notice(f"runs are kept in {hello.facts.root}: {hello.facts.root_problem}", link.name)
         link.hello = hello
         self._answers.usable(link.index)
         self._audience.tell(seen.HostConnected(time.time(), link.name, hello.facts.describe(), hello.is_cached))
