@@ -94,7 +94,7 @@ def _cache(is_cached: bool) -> Dict[str, Any]:
 
 
 def _runs() -> Dict[str, Any]:
-    """Where runs are kept, and what is free there; "problem" is why the best place is not taken, and whose others are."""
+    """Where runs are kept, and what is free there; "problem" is why the best is not taken, and whose others are."""
     preferred = rundir.state_candidates()[0]
     place, reasons, strange = rundir.try_places()
     if not place:
