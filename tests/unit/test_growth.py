@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from mnspawn.engine.audience import HIGH_WATER, Audience
 from mnspawn.engine.prepare import Preparation
 from mnspawn.engine.registry import KnownRun
 from mnspawn.errors import HostError
-from mnspawn.events import Event, Stream, TrainerExited, TrainerOutput
+from mnspawn.events import Event, RunStarting, Stream, TrainerExited, TrainerOutput, TrainerStarted
 from mnspawn.layout import ranks_of
 from mnspawn.logs.sinks import ConsoleSink
+from mnspawn.spawning.watcher import Watcher
 from mnspawn_agent.core.pod import PodMachine, PodState
 from mnspawn_agent.posix.spool import Spool, Spools
 from mnspawn_agent.protocol import messages
@@ -114,6 +116,24 @@ def output_behind_the_end(ranks: int) -> Callable[[], object]:
     return work
 
 
+def spawned(ranks: int) -> Callable[[], object]:
+    """Ranks of a function that start and end, while somebody asks after each whether all run and whether one ended."""
+    trainers = [{"rank": rank, "local_rank": rank} for rank in range(ranks)]
+    watcher = Watcher(lambda process: None)
+    watcher.owner = weakref.ref(watcher)  # type: ignore[arg-type]  # nobody asks it anything
+    watcher.on_event(RunStarting(0.0, "r", ranks, {"pods": [{"host": "a", "trainers": trainers}]}))
+
+    def work() -> None:
+        for rank in range(ranks):
+            watcher.on_event(TrainerStarted(0.0, "a", rank, rank, 100 + rank))
+            assert watcher.has_started is (rank == ranks - 1)
+        for rank in range(ranks):
+            watcher.on_event(TrainerExited(0.0, "a", rank, rank, 100 + rank, 0, 1.0, False, False))
+            assert len(watcher.ended) == rank + 1
+
+    return work
+
+
 def plans(hosts: int) -> Callable[[], object]:
     """What every host is asked for. Lists of all hosts are made once."""
     made: Preparation = preparation(hosts)
@@ -145,7 +165,7 @@ def remembered_ranks(hosts: int) -> Callable[[], object]:
     return lambda: known.ranks
 
 
-@pytest.mark.parametrize("work", [life, replay, pod, output_behind_the_end, plans, answers, remembered_ranks])
+@pytest.mark.parametrize("work", [life, replay, pod, output_behind_the_end, spawned, plans, answers, remembered_ranks])
 def test_twice_the_size_is_twice_the_work(work: Callable[[int], Callable[[], object]]) -> None:
     assert growth(work, 100) < LINEAR
 

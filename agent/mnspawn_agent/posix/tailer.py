@@ -119,6 +119,7 @@ class Tailer:
         self._wanted: Optional[Dict[str, Any]] = None
         self._resume: Dict[str, Tuple[int, int]] = {}  # by path: the inode and position that the controller has seen
         self._files: Dict[str, FollowedFile] = {}
+        self._count = 0  # of files so far
         self._look_at = 0.0
         self._glob_at = 0.0
         self._is_first_glob = True
@@ -201,18 +202,19 @@ class Tailer:
         self._is_first_glob = False
 
     def _follow(self, path: str) -> None:
-        if len(self._files) >= MAX_FILES:
+        if len(self._files) >= MAX_FILES and not self._let_go():
             if not self._is_full:
                 self._is_full = True
                 self._say("more than %d files match; the rest is left out" % MAX_FILES)
             return
-        followed = FollowedFile(len(self._files), path)
+        followed = FollowedFile(self._count, path)
         if not followed.open(0):
             if self._is_first_glob and not os.path.isdir(path):
                 self._say("%s can't be read" % _shown(path))
             return
         self._files[path] = followed
-        seen = self._resume.get(_shown(path))
+        self._count += 1
+        seen = self._resume.pop(_shown(path), None)
         if seen is not None:
             inode, position = seen
             followed.position = position if inode == followed.inode and position <= followed.size else 0
@@ -220,6 +222,13 @@ class Tailer:
             lines = self._wanted["lines"] if self._wanted is not None else None
             followed.position = 0 if lines is None else followed.last_lines(lines)
         self._announce(followed)
+
+    def _let_go(self) -> bool:
+        """Forget files that were removed and read to their end (logs of past days); False when there are none."""
+        gone = [path for path, one in self._files.items() if not os.path.lexists(path) and one.size <= one.position]
+        for path in gone:
+            self._files.pop(path).close()
+        return bool(gone)
 
     def _announce(self, followed: FollowedFile) -> None:
         self._channel.send(

@@ -149,7 +149,7 @@ class SpawnContext:
         if self._watcher.has_failed and not self._watcher.is_over:
             self._stop_others(grace_period)
             deadline = None
-        self._joined = {process.rank for process in self.processes if process.exitcode is not None}
+        self._joined = set(self._watcher.ended)
         for rank in self._joined if self._sentinels else ():
             self.sentinels.pop(self.sentinel_of(rank), None)
         if len(self._joined) == len(self.processes):
@@ -161,7 +161,7 @@ class SpawnContext:
         return True
 
     def _has_new_ends(self) -> bool:
-        return any(p.exitcode is not None and p.rank not in self._joined for p in self.processes)
+        return len(self._watcher.ended) > len(self._joined)
 
     def _stop_others(self, grace_period: float | None) -> None:
         """A rank failed: let the others go, then make them."""

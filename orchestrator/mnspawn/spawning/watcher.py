@@ -33,6 +33,7 @@ class Watcher:
     def __init__(self, on_failure: Callable[[SpawnedProcess], None]) -> None:
         self.changed = threading.Condition()
         self.processes: list[SpawnedProcess] = []
+        self.ended: set[int] = set()  # ranks
         self.spill = Spill()
         self.sentinels = Sentinels()
         self.raised: dict[int, records.Raised] = {}
@@ -42,13 +43,14 @@ class Watcher:
         self.is_over = False
         self.owner: weakref.ref[Owner] | None = None
         self._on_failure = on_failure
+        self._starting: set[int] = set()  # ranks
         self._subscribers: list[Callable[[], None]] = []
         self._readers: dict[int, records.Reader] = {}
         self._returned: dict[int, bool] = {}
 
     @property
     def has_started(self) -> bool:
-        return bool(self.processes) and all(process.pid is not None for process in self.processes)
+        return bool(self.processes) and not self._starting
 
     def has_returned(self, rank: int) -> bool:
         return rank in self._returned
@@ -98,6 +100,7 @@ class Watcher:
                 self._lay_out(plan)
             case TrainerStarted(rank=rank, pid=pid):
                 self.processes[rank].pid = pid
+                self._starting.discard(rank)
             case TrainerExited():
                 self._take_exit(event)
             case OutputLost(rank=rank, stream=Stream.RESULT):
@@ -121,12 +124,15 @@ class Watcher:
             for pod in plan["pods"]  # type: ignore[attr-defined]
             for trainer in pod["trainers"]
         ]
+        self._starting = {process.rank for process in made}
         self.processes[:] = sorted(made, key=lambda process: process.rank)
 
     def _take_exit(self, event: TrainerExited) -> None:
         process = self.processes[event.rank]
         process.pid, process.stopped = event.pid, event.stopped
         process.exitcode = event.code
+        self._starting.discard(event.rank)
+        self.ended.add(event.rank)
         self.sentinels.end(event.rank)
         if (event.code != 0 or not self.has_returned(event.rank)) and not event.stopped:
             self.has_failed = True

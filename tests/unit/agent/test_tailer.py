@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mnspawn_agent.posix import tailer
 from mnspawn_agent.posix.tailer import FollowedFile
+from mnspawn_agent.posix.wire import Wire
 
 
 def opened(path: Path, content: bytes) -> FollowedFile:
@@ -62,3 +63,25 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for name in ("fifo", "", "nothing"):
         assert not FollowedFile(0, str(tmp_path / name)).open(0)
+
+
+def test_files_that_are_gone_make_room_for_new_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tailer, "MAX_FILES", 3)
+    (theirs, ours), (nowhere_in, nowhere_out) = os.pipe(), os.pipe()
+    following = tailer.Tailer(Wire(theirs, nowhere_out), {"version": "x", "facts": {}, "cached": True})
+    following._wanted = {"patterns": [f"{tmp_path}/*.log"], "lines": None, "resume": []}
+    for day in range(20):  # a log for each day, the last two are kept
+        (tmp_path / f"day{day:02d}.log").write_bytes(b"text\n")
+        if day >= 2:
+            (tmp_path / f"day{day - 2:02d}.log").unlink()
+        following._look_for_files()
+        for followed in following._files.values():
+            followed.read(100)
+        assert str(tmp_path / f"day{day:02d}.log") in following._files
+    numbers = [followed.number for followed in following._files.values()]
+    assert len(set(numbers)) == len(numbers) <= 3
+    assert not following._is_full
+    for followed in following._files.values():
+        followed.close()
+    for fd in (theirs, ours, nowhere_in, nowhere_out):
+        os.close(fd)
