@@ -150,10 +150,12 @@ class Background:
             _running.discard(self)
             with self._ending:
                 calls, self._on_end = self._on_end, None
-            for call in calls or ():
-                call()
-            self._kept = None
-            self._end.set()
+            try:
+                for call in calls or ():
+                    call()
+            finally:  # whatever they raise, nobody waits for ever
+                self._kept = None
+                self._end.set()
 
     async def _main(self) -> RunReport:
         from .engine.drive import Drive

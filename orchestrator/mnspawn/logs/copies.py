@@ -4,9 +4,11 @@
     DIR/<run>/events.jsonl          all that happened but output, as `--events` has it
     DIR/<run>/report.json           the end
 
-A disk that is full (or the like) is told once; nothing more is written then, and the run goes on.
+A disk that is full (or the like) is told once; nothing more is written then, and the run goes on. A file that
+can't hold what a host says of it (an offset behind the largest file) is given up alone.
 """
 
+import errno
 import json
 import logging
 import os
@@ -18,11 +20,14 @@ from pathlib import Path
 from mnspawn.errors import UsageError
 from mnspawn.events import Event, RunFinished, RunStarting, Stream, TrainerOutput, TrainerStarted
 from mnspawn.logs.journal import EventsSink
-from mnspawn.logs.writer import ThreadedWriter, wait_written
+from mnspawn.logs.writer import ThreadedWriter, reason_of, wait_written
 from mnspawn_agent import ours
 
 log = logging.getLogger(__name__)
 SUFFIXES = {Stream.STDOUT: "out", Stream.STDERR: "err"}
+ONE_FILE = frozenset(
+    (errno.EFBIG, errno.EINVAL, errno.EOVERFLOW)
+)  # errors that say something about an offset, not about the disk
 OPEN_FILES = 64  # at once: 500 ranks have 1000 streams, and many systems allow a process 1024 descriptors
 EVENTS_FILE, REPORT_FILE = "events.jsonl", "report.json"
 
@@ -30,7 +35,7 @@ EVENTS_FILE, REPORT_FILE = "events.jsonl", "report.json"
 class FilesWriter(ThreadedWriter):
     """Writes blocks at offsets of many files, few of them open at a time. Its descriptors are numbers of its own."""
 
-    def __init__(self, name: str, on_failure: Callable[[int, OSError], None]) -> None:
+    def __init__(self, name: str, on_failure: Callable[[int, Exception], None]) -> None:
         super().__init__(name, on_failure)
         self._places: list[tuple[Path, int]] = []  # of each number: its file and where the next block goes
         self._files: OrderedDict[Path, int] = OrderedDict()  # the most recently used last
@@ -39,6 +44,10 @@ class FilesWriter(ThreadedWriter):
         """A number for blocks that follow each other in a file from an offset on."""
         self._places.append((path, offset))
         return len(self._places) - 1
+
+    def path_of(self, number: int) -> Path | None:
+        """The file that a number stands for, if it stands for one."""
+        return self._places[number][0] if 0 <= number < len(self._places) else None
 
     def close_files(self) -> None:
         """When all is written."""
@@ -73,11 +82,12 @@ class LocalCopies:
         self._folder = folder
         self._own: Path | None = None  # the run's
         self._width = 4
-        self._writer = FilesWriter("copies", lambda fd, exc: self._fail(exc))
+        self._writer = FilesWriter("copies", self._on_failure)
         self._events: EventsSink | None = None
         self._early: list[Event] = []  # before the run has its name
         self._streams: dict[tuple[int, Stream], tuple[int, int]] = {}  # the writer's number, the next offset
         self._has_failed = False
+        self._given_up: set[Path] = set()
         self._wake: Callable[[], None] | None = None
 
     @classmethod
@@ -177,15 +187,27 @@ class LocalCopies:
     def _keep_output(self, event: TrainerOutput) -> None:
         if self._own is None or event.stream not in SUFFIXES:
             return
+        path = self._own / self._name(event.rank, event.stream)
+        if path in self._given_up:
+            return
         key = (event.rank, event.stream)
         number, expected = self._streams.get(key, (-1, -1))
         if event.offset != expected:  # the first bytes, or those behind lost ones: these are a hole in the file
-            number = self._writer.place(self._own / self._name(event.rank, event.stream), event.offset)
+            number = self._writer.place(path, event.offset)
         self._streams[key] = number, event.offset + len(event.chunk)
         self._writer.put(number, event.chunk)
 
-    def _fail(self, exc: OSError) -> None:
+    def _on_failure(self, number: int, exc: Exception) -> None:
+        """Called from the writing thread."""
+        path = self._writer.path_of(number)
+        if path is None or (isinstance(exc, OSError) and exc.errno not in ONE_FILE):
+            self._fail(exc)
+        elif path not in self._given_up:
+            self._given_up.add(path)
+            log.error("--log-dir: %s: %s: from here on it is not written", path, reason_of(exc))
+
+    def _fail(self, exc: Exception) -> None:
         """Called from the loop's and from writing threads."""
         if not self._has_failed:
             self._has_failed = True
-            log.error("--log-dir: %s: %s: from here on nothing is kept there", self._folder, exc.strerror)
+            log.error("--log-dir: %s: %s: from here on nothing is kept there", self._folder, reason_of(exc))

@@ -21,7 +21,7 @@ from typing import Any
 
 from mnspawn.errors import UsageError
 from mnspawn.events import Event, HostLost, OutputLost, Stream, TrainerExited, TrainerOutput
-from mnspawn.logs.writer import ThreadedWriter, wait_written
+from mnspawn.logs.writer import ThreadedWriter, reason_of, wait_written
 
 log = logging.getLogger(__name__)
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
@@ -34,7 +34,9 @@ class EventsSink:
         on_failure: told, from the writing thread, that no more is written; else it is logged.
     """
 
-    def __init__(self, fd: int, *, owns_fd: bool = False, on_failure: Callable[[OSError], None] | None = None) -> None:
+    def __init__(
+        self, fd: int, *, owns_fd: bool = False, on_failure: Callable[[Exception], None] | None = None
+    ) -> None:
         self._fd = fd
         self._owns_fd = owns_fd
         self._told = on_failure
@@ -87,11 +89,11 @@ class EventsSink:
             self._owns_fd = False
             os.close(self._fd)
 
-    def _on_failure(self, fd: int, exc: OSError) -> None:
+    def _on_failure(self, fd: int, exc: Exception) -> None:
         if self._told is not None:
             self._told(exc)
         else:
-            log.error("events: %s: from here on they are not written", exc.strerror)
+            log.error("events: %s: from here on they are not written", reason_of(exc))
 
     def _put(self, event: Event) -> None:
         line = json.dumps(describe(event), separators=(",", ":"), default=str)

@@ -20,7 +20,7 @@ from mnspawn.events import (
 from mnspawn.logs.lines import LineAssembler
 from mnspawn.logs.painters import FoldPainter, JsonPainter, LinePainter, Look, Painter, Source
 from mnspawn.logs.surface import ERASE, Surface, is_same_file
-from mnspawn.logs.writer import ThreadedWriter, wait_written
+from mnspawn.logs.writer import ThreadedWriter, reason_of, wait_written
 
 OURS = "mnspawn"  # who owns our own lines
 
@@ -257,7 +257,7 @@ class ConsoleSink:
             self._painter.settle()
             self._err.show(self._fds[Stream.STDERR], OURS, line.encode("utf-8", "backslashreplace") + b"\n")
 
-    def _on_failure(self, fd: int, exc: OSError) -> None:
+    def _on_failure(self, fd: int, exc: Exception) -> None:
         """A disk is full, or the like: say so where that can still be read. Called from a writing thread."""
         if fd != self._fds[Stream.STDERR]:
-            self.note(f"mnspawn: standard output: {exc.strerror}: output from here on is not written there")
+            self.note(f"mnspawn: standard output: {reason_of(exc)}: output from here on is not written there")

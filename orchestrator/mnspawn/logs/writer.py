@@ -5,6 +5,7 @@ It bounds nothing itself: whoever fills it watches `backlog` (the engine takes n
 
 import asyncio
 import errno
+import logging
 import os
 import select
 import threading
@@ -12,9 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
+log = logging.getLogger(__name__)
 MERGE = 256 * 1024  # small blocks are joined up to here: one system call instead of many
 WAKE_EVERY = 256 * 1024  # bytes written between two wake-ups of whoever waits for the backlog to fall
 
+NO_DESCRIPTOR = -1  # of a failure that is none's in particular
 # The reader went away (`| head -1`, a closed terminal): normal, and nothing to tell anybody.
 READER_IS_GONE = frozenset({errno.EPIPE, errno.EIO, errno.ECONNRESET})
 
@@ -24,10 +27,11 @@ class ThreadedWriter:
 
     Two descriptors of one terminal share a writer, which keeps their order. A descriptor that can't be written any more
     is given up: what was and will be put for it is dropped, and `on_failure` is told once, from the thread, unless its
-    reader just went away.
+    reader just went away. Whatever is raised in the thread is such a failure, and nobody waits for a thread that is
+    dead.
     """
 
-    def __init__(self, name: str, on_failure: Callable[[int, OSError], None] | None = None) -> None:
+    def __init__(self, name: str, on_failure: Callable[[int, Exception], None] | None = None) -> None:
         self._name = name
         self._on_failure = on_failure
         self._queue: deque[tuple[int, bytes]] = deque()
@@ -37,7 +41,7 @@ class ThreadedWriter:
         self._wake: Callable[[], None] | None = None
         self._on_done: list[Callable[[], None]] = []
         self._is_closing = False
-        self._broken: dict[int, OSError] = {}
+        self._broken: dict[int, Exception] = {}
         self._thread: threading.Thread | None = None
         self._has_ended = False
 
@@ -52,23 +56,33 @@ class ThreadedWriter:
 
     def is_broken(self, fd: int) -> bool:
         """It was given up."""
-        return fd in self._broken
+        return fd in self._broken or (self._has_ended and not self._is_closing)
 
     def put(self, fd: int, block: bytes) -> None:
         """Accept bytes for a descriptor. Never blocks."""
         if not block:
             return
         with self._changed:
-            if self._is_closing or fd in self._broken:
+            if self._is_closing or self._has_ended or fd in self._broken:
                 return
             is_idle = not self._queue
             self._queue.append((fd, block))
             self._backlog += len(block)
-            if self._thread is None:  # a daemon: one that hangs in a write to a stopped reader must not keep us alive
-                self._thread = threading.Thread(target=self._write_all, name=self._name, daemon=True)
-                self._thread.start()
+            failure = None if self._thread is not None else self._start()
             if is_idle:  # else it comes to this block by itself; waking a thread costs more than most blocks
                 self._changed.notify()
+        if failure is not None:
+            self._give_up_all(failure)
+
+    def _start(self) -> Exception | None:
+        # a daemon: one that hangs in a write to a stopped reader must not keep us alive
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as exc:  # the system has no thread left
+            return exc
+        self._thread = thread
+        return None
 
     def close(self, on_done: Callable[[], None]) -> None:
         """Accept no more; call `on_done`, from the thread, when all that can be written is written."""
@@ -85,19 +99,28 @@ class ThreadedWriter:
         if self._thread is not None:
             self._thread.join()
 
+    def _run(self) -> None:
+        """The thread: when it ends, for whatever reason, nothing waits to be written and nobody for that."""
+        try:
+            self._write_all()
+        except Exception as exc:  # noqa: BLE001 - a bug of ours (no write raises here): what waits can't be written
+            self._give_up_all(exc)
+        finally:
+            with self._changed:
+                waiting, self._on_done = self._on_done, []
+                self._has_ended = True
+            for on_done in waiting:
+                on_done()
+
     def _write_all(self) -> None:
         while True:
             with self._changed:
                 while not self._queue and not self._is_closing:
                     self._changed.wait()
                 if not self._queue:
-                    waiting, self._on_done = self._on_done, []
-                    self._has_ended = True
-                    break
+                    return
                 fd, block = self._take()
             self._write(fd, block)
-        for on_done in waiting:
-            on_done()
 
     def _take(self) -> tuple[int, bytes]:
         fd, block = self._queue.popleft()
@@ -120,7 +143,7 @@ class ThreadedWriter:
                 poll.register(fd, select.POLLOUT)
                 poll.poll()
                 continue
-            except OSError as exc:
+            except Exception as exc:  # noqa: BLE001 - an offset that is too large, a file closed by somebody else, ...
                 self._give_up(fd, exc)
                 break
             rest = rest[count:]
@@ -131,14 +154,33 @@ class ThreadedWriter:
         """Write from the block's beginning; how much it was."""
         return os.write(fd, block)
 
-    def _give_up(self, fd: int, exc: OSError) -> None:
+    def _give_up_all(self, exc: Exception) -> None:
+        with self._changed:
+            self._has_ended = True  # nothing more is taken
+            waiting = {fd for fd, _ in self._queue}
+            self._queue.clear()
+            left, self._backlog = self._backlog, 0
+        for fd in waiting or {NO_DESCRIPTOR}:
+            self._tell(fd, exc)
+        if left and self._wake is not None:
+            with suppress(RuntimeError):  # as in _settle
+                self._wake()
+
+    def _give_up(self, fd: int, exc: Exception) -> None:
         with self._changed:
             self._broken[fd] = exc
             dropped = sum(len(block) for owner, block in self._queue if owner == fd)
             self._queue = deque((owner, block) for owner, block in self._queue if owner != fd)
         self._settle(dropped)
-        if self._on_failure is not None and exc.errno not in READER_IS_GONE:
-            self._on_failure(fd, exc)
+        if not isinstance(exc, OSError) or exc.errno not in READER_IS_GONE:
+            self._tell(fd, exc)
+
+    def _tell(self, fd: int, exc: Exception) -> None:
+        if self._on_failure is not None:
+            try:
+                self._on_failure(fd, exc)
+            except Exception:  # that could not be told either: the thread has other descriptors to write to
+                log.exception("%s: a failed write could not be told", self._name)
 
     def _settle(self, count: int) -> None:
         if not count:
@@ -152,6 +194,11 @@ class ThreadedWriter:
         if is_time and self._wake is not None:
             with suppress(RuntimeError):  # the waiter's loop was closed while a stopped reader kept us: nobody waits
                 self._wake()
+
+
+def reason_of(exc: Exception) -> str:
+    """Why a write failed, for people."""
+    return (exc.strerror if isinstance(exc, OSError) else None) or f"{type(exc).__name__}: {exc}"
 
 
 async def wait_written(writer: ThreadedWriter) -> None:

@@ -118,5 +118,5 @@ class Reader:
                     return Raised(
                         str(said["type"]), str(said["text"]), str(said["traceback"]), bool(said["is_pickled"])
                     )
-        except (ValueError, KeyError, TypeError) as exc:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as exc:
             return self.break_off(f"a record can't be read: {exc}")

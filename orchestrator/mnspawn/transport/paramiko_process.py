@@ -119,7 +119,8 @@ class Process:
     # -- input
     def _write_all(self) -> None:
         while (chunk := self._outbox.get()) is not None:
-            with contextlib.suppress(OSError, EOFError, paramiko.SSHException):  # the command is gone: wait() tells
+            # usually the command is gone, and wait() tells; whatever else it is, nobody may wait for us for ever
+            with contextlib.suppress(Exception):
                 if chunk is self._eof:
                     self._channel.shutdown_write()
                 else:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+UNKNOWN = 255  # a status that nobody could get, as ssh says it
 _CHUNK = 1 << 18  # four times what a pipe holds
 _HIGH = 1 << 18  # unwritten input over which the sender is held
 
@@ -231,6 +232,9 @@ class PipedProcess:
         self._owner.ended(self._popen.wait())
 
     def _wait_in_thread(self) -> None:
-        code = self._popen.wait()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._owner.ended, code)
+        code = UNKNOWN
+        try:
+            code = self._popen.wait()
+        finally:  # also when somebody else has reaped it: nobody may wait for ever
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._owner.ended, code)

@@ -14,7 +14,7 @@ async def in_daemon_thread(work: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
-    def settle(result: T | None, error: Exception | None) -> None:
+    def settle(result: T | None, error: BaseException | None) -> None:
         if future.done():  # nobody waits any more
             return
         if error is not None:
@@ -26,7 +26,7 @@ async def in_daemon_thread(work: Callable[[], T]) -> T:
         result, error = None, None
         try:
             result = work()
-        except Exception as exc:  # noqa: BLE001 -- raised where the result is awaited
+        except BaseException as exc:  # noqa: BLE001 -- raised where the result is awaited, which must not wait for ever
             error = exc
         with contextlib.suppress(RuntimeError):  # the loop is closed: as above
             loop.call_soon_threadsafe(settle, result, error)

@@ -111,3 +111,14 @@ def test_nothing_is_kept_open(tmp_path: Path) -> None:
     before = set(os.listdir("/proc/self/fd"))
     kept(tmp_path, [output(rank, b"x") for rank in range(4)])
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("offset", [(1 << 63) - 1, 1 << 63])
+def test_an_offset_that_no_file_has_costs_that_file_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, offset: int
+) -> None:
+    lies = [output(1, b"lie", offset), output(1, b"lie", offset - 100)]
+    files = kept(tmp_path, [output(0, b"one"), *lies, output(0, b"two", 3)])
+    assert files["rank-0000.out"] == b"onetwo"
+    (told,) = [record.message for record in caplog.records if "rank-0001.out" in record.message]
+    assert told.endswith("from here on it is not written")

@@ -99,3 +99,12 @@ def test_the_chain_of_an_exception_has_each_link_once(tmp_path: Path) -> None:
     ]
     assert repr(pickle.loads(chain[1]["pickle"])) == "KeyError('low')"
     assert sys.exc_info() == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"[" * 100_000, b'{"status": 1e400}', b'{"status": null}', b"7", b'{"status": ' + b"9" * 5000 + b"}", b"\xff"],
+)
+def test_a_record_of_any_content_is_damaged_at_worst(body: bytes) -> None:
+    (record,) = Reader().feed(HEAD.pack(b"X", len(body)) + body)
+    assert isinstance(record, Damaged)
