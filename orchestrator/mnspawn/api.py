@@ -1,10 +1,10 @@
 """Runs a program on many hosts: the one way in for the command line, for people and for tools."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from mnspawn_inventory import Host
 
+from .core.pods import Pod, PodStatus
 from .engine.ask import Answer
 from .engine.control import Control
 from .engine.drive import Detached
@@ -21,6 +21,8 @@ __all__ = [
     "Detached",
     "KnownRun",
     "Listener",
+    "Pod",
+    "PodStatus",
     "RunRequest",
     "Sight",
     "ViewOptions",
@@ -87,19 +89,19 @@ async def find_runs(
     from .engine.registry import from_pods
 
     answers = await ask(hosts, [("list",)] * len(hosts), transport=transport, ssh=ssh)
-    pods: dict[str, dict[int, tuple[dict[str, Any], Host]]] = {}
+    pods: dict[str, dict[int, tuple[Pod, Host]]] = {}
     for answer in answers:
-        for pod in answer.content or ():
-            if pod["is_here"]:
-                pods.setdefault(pod["run"], {})[int(pod["node_rank"])] = (pod, hosts[answer.index])
+        for pod in answer.content.pods if answer.content is not None else ():
+            if pod.is_here:
+                pods.setdefault(pod.run, {})[pod.node_rank] = (pod, hosts[answer.index])
     silent = [hosts[answer.index] for answer in answers if answer.error is not None]
     runs = []
     for found in pods.values():
         told = [found[node_rank][0] for node_rank in sorted(found)]
         places = {node_rank: host for node_rank, (_, host) in found.items()}
-        missing = set(range(len(told[0]["plan"]["world"]))) - set(places)
+        missing = set(range(len(told[0].world))) - set(places)
         if misses_one and len(missing) == len(silent) == 1:
             places[missing.pop()] = silent[0]
-        if not missing:
+        if not missing and len(places) == len(told[0].world):
             runs.append(from_pods(told, [places[node_rank] for node_rank in sorted(places)], ssh, transport))
     return sorted(runs, key=lambda known: -known.began), answers

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.core.session import Gap, HostSession, NotStarted, Output, SessionEvent, Speaker
+from mnspawn.core.session import Gap, HostSession, NotStarted, Output, Remark, SessionEvent, Speaker
 from mnspawn_agent.posix import rundir
 from mnspawn_agent.posix.marks import MarkWriter
 from mnspawn_agent.posix.watch import Watcher, _clock_shift
@@ -74,4 +74,28 @@ def test_times_of_a_pod_are_those_of_the_clock_that_holds_now(tmp_path: Path, ha
     shown.events()
     [told] = [event for event in shown.all if isinstance(event, NotStarted)]
     assert told.rank == 0  # a moment before the boot is none that can't be
+    shown.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b'{"type":"exited","rank":0', "a line can't be read"),
+        (b"[" * 100_000, "a line can't be read"),
+        (b"7", "a line is no message"),
+        (b'{"type":"done","leftovers":[7],"swept":0,"sizes":[],"at":1.0}', "done: leftovers=[7]"),
+        (b'{"type":"sung"}', "unknown message 'sung'"),
+    ],
+)
+def test_a_line_of_a_journal_that_can_not_be_used_is_told_once_and_the_rest_is_shown(
+    tmp_path: Path, line: bytes, words: str
+) -> None:
+    shown = Shown(tmp_path)
+    ended = messages.make(messages.NOT_STARTED, rank=1, at=3.0, error="no such file")
+    for one in (line, line, json.dumps(ended).encode()):
+        shown.watcher._pass_on(one)
+    shown.events()
+    [told] = [event.text for event in shown.all if isinstance(event, Remark)]
+    assert words in told
+    assert [event.error for event in shown.all if isinstance(event, NotStarted)] == ["no such file"]
     shown.close()

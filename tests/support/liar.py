@@ -20,12 +20,14 @@ class Liar:
         after: "connect", or the type of the message.
         lie: says what it wants to, or returns bytes to put on the wire as they are.
         reaped: what the host says when it is asked to end what is left.
+        mode: of the agent that lies.
     """
 
-    def __init__(self, after: str, lie: Lie, reaped: bytes = b"left \n") -> None:
+    def __init__(self, after: str, lie: Lie, reaped: bytes = b"left \n", mode: str = "serve") -> None:
         self._after = after
         self._lie = lie
         self._reaped = reaped
+        self._mode = mode
         self.modes: list[str] = []  # in which agents were started
         self._channel = Channel(time.monotonic())
         self._raw = b""
@@ -42,7 +44,7 @@ class Liar:
         if found[2] == "reap":
             await stdio.stdout.write(self._reaped)
             return 0
-        if found[2] != "serve":
+        if found[2] != self._mode:
             await stdio.stdout.write(b"gone\n")
             return 1
         self._answer("connect", {})

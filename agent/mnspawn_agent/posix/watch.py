@@ -10,6 +10,7 @@ import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ..protocol import channel, messages
+from ..protocol.checks import is_moment, is_time
 from ..protocol.version import PROTOCOL
 from . import libc, reaper, rundir
 from .marks import Marks
@@ -45,6 +46,7 @@ class Watcher:
         self._marks: Dict[Tuple[int, int], Marks] = {}
         self._opened: Set[int] = set()
         self._clock_shift = _clock_shift(plan)
+        self._is_damaged = False  # a line of the journal, and that was said
         self._has_ended = False  # DONE or GONE was said
         self._has_caught_up = False
         self._is_over = False
@@ -153,11 +155,12 @@ class Watcher:
                 self._pass_on(line)
 
     def _pass_on(self, line: bytes) -> None:
-        try:
-            message = json.loads(line.decode("ascii"))
-        except ValueError:
-            return  # a full disk cut the line short
-        if not isinstance(message, dict) or messages.problem_of(message):
+        message, problem = _read(line)
+        if problem:
+            if not self._is_damaged:
+                self._is_damaged = True
+                text = "the run's journal can't be used in part, and what it said there is not shown: %s" % problem
+                self._channel.send(messages.make(messages.NOTICE, text=text))
             return
         kind = message["type"]
         if "at" in message:
@@ -272,9 +275,20 @@ class Watcher:
         return any(self._spools.get(rank, stream).offset < size for rank, stream, size in self._spools.sizes())  # type: ignore[union-attr]
 
 
+def _read(line: bytes) -> Tuple[Dict[str, Any], Optional[str]]:
+    """A line of a journal, and what is wrong with it: a full disk cut it short, or another version wrote it."""
+    try:
+        message = json.loads(line.decode("ascii"))
+    except (ValueError, RecursionError) as error:
+        return {}, "a line can't be read (%s)" % error
+    if not isinstance(message, dict):
+        return {}, "a line is no message"
+    return message, messages.problem_of(message)
+
+
 def _clock_shift(plan: Dict[str, Any]) -> float:
     """What makes times of a pod times of this system's monotonic clock: 0, unless it was booted since."""
-    if plan.get("boot") == rundir.boot_id() or not isinstance(plan.get("clock"), float):
+    if plan.get("boot") == rundir.boot_id() or not (is_moment(plan.get("clock")) and is_time(plan.get("began"))):
         return 0.0
     return float(plan["began"] - plan["clock"] - (time.time() - time.monotonic()))
 

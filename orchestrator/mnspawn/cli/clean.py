@@ -46,7 +46,7 @@ def clean(
     ssh = compose.ssh_of(settings)
     answers = asyncio.run(api.ask(hosts, words, transport=settings.transport, ssh=ssh))
     errors = {answer.host: answer.error for answer in answers if answer.error is not None}
-    actions = [{"host": answer.host, **action} for answer in answers for action in answer.content or ()]
+    actions = [{"host": answer.host, **action.describe()} for answer in answers for action in answer.content or ()]
     if as_json:
         content = {"is_dry": dry_run, "actions": actions, "unreachable": {n: e.message for n, e in errors.items()}}
         render.print_out(json.dumps(content, indent=2) + "\n")

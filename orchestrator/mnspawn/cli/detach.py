@@ -55,7 +55,7 @@ def detach_far(known: KnownRun) -> int:
         if errors:
             print_errors(errors)
             return ExitStatus.HOST_UNUSABLE
-        holders = {str(answer.content.get("holder")) for answer in answers if answer.content.get("ok")}
+        holders = {answer.content.holder for answer in answers if answer.content.ok}
         if not holders:
             raise UsageError(f"run {known.run} has ended", place="RUN", hint=f"mnspawn status {known.run}")
         if holders == {"detached"}:

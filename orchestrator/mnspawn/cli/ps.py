@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from mnspawn import api, compose
-from mnspawn.api import KnownRun, ViewOptions
+from mnspawn.api import KnownRun, Pod, PodStatus, ViewOptions
 from mnspawn.cli import render
 from mnspawn.cli.reaching import JsonOption
 from mnspawn.cli.runs import REACH, application, asked_hosts, print_errors, registry, remember_end, say, takes_settings
@@ -94,42 +94,39 @@ async def ask_hosts(unknown: Sequence[KnownRun]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def rows_of(pods: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Row]:
+def rows_of(pods: Iterable[tuple[str, Pod]]) -> list[Row]:
     """The runs that pods belong to, the newest first. A pod: the host it is on, and what the host says of it."""
-    runs: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    runs: dict[str, list[tuple[str, Pod]]] = {}
     for host, pod in pods:
-        if pod["is_here"]:
-            runs.setdefault(str(pod["run"]), []).append((host, pod))
+        if pod.is_here:
+            runs.setdefault(pod.run, []).append((host, pod))
     rows = []
     for run, own in runs.items():
-        plan = own[0][1]["plan"]
-        program = plan.get("program") or {}
-        words = [str(program.get("target", "?")), *map(str, program.get("args", ()))]
-        is_alive = any(pod["is_alive"] for _, pod in own)
-        hosts = tuple(host for host, _ in sorted(own, key=lambda one: int(one[1]["node_rank"])))
+        first = own[0][1]
+        words = [str(first.program.get("target", "?")), *map(str, first.program.get("args", ()))]
+        is_alive = any(pod.is_alive for _, pod in own)
+        hosts = tuple(host for host, _ in sorted(own, key=lambda one: one[1].node_rank))
         state = "running" if is_alive else "ended"
-        world = plan.get("world") or ()
-        is_whole = len({pod["node_rank"] for _, pod in own}) == len(world)
-        status = status_of([pod.get("status") for _, pod in own]) if is_whole and not is_alive else None
-        began, ranks = float(plan.get("began") or 0.0), sum(int(count) for count in world)
-        rows.append(Row(run, plan.get("name"), state, status, began, hosts, ranks, " ".join(words)))
+        is_whole = len({pod.node_rank for _, pod in own}) == len(first.world)
+        status = status_of([pod.status for _, pod in own]) if is_whole and not is_alive else None
+        rows.append(Row(run, first.name, state, status, first.began, hosts, sum(first.world), " ".join(words)))
     return sorted(rows, key=lambda row: -row.began)
 
 
-def status_of(pods: Sequence[Mapping[str, Any] | None]) -> int | None:
+def status_of(pods: Sequence[PodStatus | None]) -> int | None:
     """The exit status of a run that has ended, from what its pods have written down; None where that does not say it:
     ranks that failed differently, a terminal that stopped it, a pod without a last word."""
-    done = [pod for pod in pods if pod is not None and pod.get("state") == "done"]
+    done = [pod for pod in pods if pod is not None and pod.state == "done"]
     if len(done) < len(pods):
         return None
-    trainers = [trainer for pod in done for trainer in pod["trainers"]]
-    failed = [trainer for trainer in trainers if not trainer["stopped"] and trainer["code"] != 0]
-    if not failed and not any(trainer["stopped"] for trainer in trainers):
+    trainers = [trainer for pod in done for trainer in pod.trainers]
+    failed = [trainer for trainer in trainers if not trainer.stopped and trainer.code != 0]
+    if not failed and not any(trainer.stopped for trainer in trainers):
         return ExitStatus.OK
     if not failed:
-        causes = {pod.get("stop") for pod in done}
+        causes = {pod.stop for pod in done}
         return ExitStatus.HOST_LOST if "orphaned" in causes else ExitStatus.TERMINATED if "asked" in causes else None
-    statuses = {NOT_STARTED if one["code"] is None else as_shell_status(one["code"]) for one in failed}
+    statuses = {NOT_STARTED if one.code is None else as_shell_status(one.code) for one in failed}
     return statuses.pop() if len(statuses) == 1 else None
 
 
@@ -178,7 +175,11 @@ def ps(
         ssh = compose.ssh_of(settings)
         words = [("list",)] * len(hosts)
         answers = asyncio.run(api.ask(hosts, words, transport=settings.transport, ssh=ssh))
-        told = rows_of((answer.host, pod) for answer in answers for pod in answer.content or ())
+        listed = [(answer.host, answer.content) for answer in answers if answer.content is not None]
+        told = rows_of((host, pod) for host, content in listed for pod in content.pods)
+        for host, content in listed:
+            for problem in content.problems:
+                say(f"{host}: {problem}", "remove the folder there, if nothing in it is needed")
         rows = [seen_here(row) for row in told]
         errors = {answer.host: answer.error for answer in answers if answer.error is not None}
         print_errors(errors)

@@ -44,8 +44,8 @@ def signal(
     print_errors(errors)
     status = ExitStatus.HOST_UNUSABLE if errors else ExitStatus.OK
     for answer in answers:
-        if answer.error is None and not answer.content.get("ok"):
-            say(f"{answer.host}: {answer.content.get('problem')}")
+        if answer.error is None and not answer.content.ok:
+            say(f"{answer.host}: {answer.content.problem}")
             status = ExitStatus.HOST_UNUSABLE
     if status == ExitStatus.OK:
         count = sum(len(own) for own in known.ranks) if ranks is None else len(ranks)

@@ -9,6 +9,7 @@ from functools import partial
 from mnspawn import compose
 from mnspawn.cli.console import closing, console_of
 from mnspawn.cli.runs import ViewWording, has_refused, until_nobody_reads
+from mnspawn.cli.words import visible
 from mnspawn.engine.tailing import Followed, Tail
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.settings import Origin, Settings
@@ -33,7 +34,7 @@ def follow_files(settings: Settings, words: Sequence[str], lines: int | None) ->
     )
 
     def on_file(number: int, host: str, path: str) -> None:
-        console.label(number, host if has_one_each else f"{host}:{path}", path)
+        console.label(number, host if has_one_each else visible(f"{host}:{path}"), path)
 
     tail = Tail(followed, lines, [console], on_file, transport=settings.transport, ssh=compose.ssh_of(settings))
 

@@ -44,9 +44,9 @@ class Reader:
     def _path(self, name: str) -> str:
         return f"{self._place}.{name}" if self._place else name
 
-    def text(self, name: str, default: str | None = None) -> str:
+    def text(self, name: str, default: str | None = None, most: int = MAX_LINE) -> str:
         value = self._said.get(name, default)
-        if not isinstance(value, str) or len(value) > MAX_LINE or not is_text(value):
+        if not isinstance(value, str) or len(value) > most or not is_text(value):
             raise self._fail(name, "text")
         return value
 
@@ -100,6 +100,10 @@ class Reader:
 
     def has(self, name: str) -> bool:
         return name in self._said
+
+    def has_value(self, name: str) -> bool:
+        """There is one, and it is not null."""
+        return self._said.get(name) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..core import pods
 from ..errors import BootstrapError, HostError
 from ..transport.base import Connection
 from . import join
@@ -25,10 +26,10 @@ class Answer:
 
 
 async def ask_on(connection: Connection, host: str, words: tuple[str, ...], python: str | None, timeout: float) -> Any:
-    """One question over a connection that stands; its JSON answer.
+    """One question over a connection that stands; its answer as `core.pods` reads it.
 
     Raises:
-        HostError: there is no answer.
+        HostError: there is no answer, or none that makes sense.
     """
     process, diagnostics, rest, _ = await join.join(connection, host, words, python, timeout)
     try:
@@ -38,10 +39,10 @@ async def ask_on(connection: Connection, host: str, words: tuple[str, ...], pyth
                 if not chunk or len(rest) > ANSWER_LIMIT:
                     raise await join.explain_silence(process, diagnostics, host)
                 rest += chunk
-        return json.loads(rest)
+        return pods.read(words[0], json.loads(rest))
     except TimeoutError:
         raise BootstrapError(f"no answer within {timeout:g} s", host=host) from None
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:  # Nonsense, or no JSON
         raise BootstrapError(f"an answer that makes no sense: {exc}", host=host) from exc
     finally:
         await join.abandon(process, diagnostics)

@@ -21,6 +21,7 @@ class Glance:
         self.is_settled = False
         self.is_unknown = False  # there: its folder is gone
         self.has_ended = False  # the pod, as far as the host knows
+        self.nonsense: str | None = None  # what it said, when that made no sense
         self.last_heard = 0.0
         self.lost_at: float | None = None  # its link, not yet found again
         self._told: set[object] = set()

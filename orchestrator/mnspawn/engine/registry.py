@@ -18,6 +18,7 @@ from typing import Any
 from mnspawn_agent import ours
 from mnspawn_inventory import Host
 
+from ..core.pods import Pod
 from ..errors import UsageError
 from ..layout import ranks_of
 from ..report import RunReport
@@ -257,22 +258,22 @@ def default_root(environ: Mapping[str, str]) -> Path:
     return base / "mnspawn" / "known"
 
 
-def from_pods(pods: Sequence[Mapping[str, Any]], hosts: Sequence[Host], ssh: SshOptions, transport: str) -> KnownRun:
+def from_pods(pods: Sequence[Pod], hosts: Sequence[Host], ssh: SshOptions, transport: str) -> KnownRun:
     """A run as its pods tell it, for a controller that knows only the hosts.
 
     Args:
         pods: one of each host, in the order of the node ranks.
         hosts: the hosts that the pods are on.
     """
-    plan = pods[0]["plan"]
+    first = pods[0]
     return KnownRun(
-        run=str(plan["run"]),
+        run=first.run,
         hosts=tuple(hosts),
-        world=tuple(int(count) for count in plan["world"]),
-        name=plan.get("name"),
-        program=plan.get("program") or {},
-        began=float(plan.get("began") or time.time()),
-        grace=float(plan.get("grace", 10.0)),
+        world=first.world,
+        name=first.name,
+        program=first.program,
+        began=first.began or time.time(),
+        grace=first.grace,
         transport=transport,
         ssh=ssh,
     )

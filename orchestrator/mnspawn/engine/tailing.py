@@ -121,7 +121,7 @@ class Tail:
                 group.create_task(self._serve_host(reached, self._sources[index], outcome), name=f"tail {index}")
 
     async def _serve_host(self, reached: Reached, source: _Source, outcome: Connection | HostError) -> None:
-        """Follow one host; one that was never reached is given up, one that was lost never."""
+        """Follow one host; one that was never reached or says nonsense is given up, one that was lost never."""
         delay, was_reached = RETRY_FIRST, False
         while True:
             try:
@@ -131,6 +131,9 @@ class Tail:
                     await self._follow(source, outcome, is_back=was_reached)
                 finally:
                     await outcome.close()
+                if source.lost is not None and source.lost.kind == "nonsense":
+                    was_reached = False  # it is not worth another try
+                    raise HostError(source.lost.detail, host=source.name)
                 was_reached, delay = True, RETRY_FIRST
             except HostError as exc:
                 if not was_reached:
@@ -164,7 +167,7 @@ class Tail:
             await pump(process, session, first, partial(self._deliver, source), source.wake)
         finally:
             await join.abandon(process, diagnostics)
-        if source.lost is not None:
+        if source.lost is not None and source.lost.kind != "nonsense":
             self._audience.notice(f"link lost: {source.lost.detail}; trying to get it back", source.name)
 
     def _deliver(self, source: _Source) -> None:

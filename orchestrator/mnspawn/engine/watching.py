@@ -149,13 +149,16 @@ class View:
                 heard = await self._look(glance, outcome)
                 if glance.is_settled:
                     return
+                if glance.nonsense is not None:
+                    await self._give_up(glance, outcome, glance.nonsense)
+                    return
                 unseen_since, delay = heard, RETRY_FIRST
             except RunUnknown as exc:
                 self._errors[glance.name] = exc
                 glance.is_unknown = True
                 if self._options.stop is not None:
                     assert connection is not None  # it has answered
-                    await self._end_unknown(glance, connection)
+                    await self._bury(glance, connection, UNKNOWN)
                     return
                 if not self._options.is_in_charge or all(g.is_settled or g.is_unknown for g in self._glances):
                     self._settle(glance)  # a removed folder does not come back
@@ -205,13 +208,21 @@ class View:
         is_new = glance.session is None and not glance.is_unknown
         return self._known.ssh.connect_timeout if self._options.stop is not None and is_new else LOST_AFTER
 
-    async def _end_unknown(self, glance: Glance, connection: Connection) -> None:
-        """To stop a pod whose folder is gone: end what still carries its mark."""
+    async def _give_up(self, glance: Glance, connection: Connection, reason: str) -> None:
+        """A host that says what makes no sense: whoever looks after the run loses it, whoever only looks is told."""
+        if self._options.is_in_charge or self._options.stop is not None:
+            await self._bury(glance, connection, reason)
+        else:
+            self._errors[glance.name] = HostError(reason, host=glance.name)
+            self._settle(glance)
+
+    async def _bury(self, glance: Glance, connection: Connection, reason: str) -> None:
+        """End what still carries the mark of a pod that can't be stopped by its agent."""
         is_clean = False
         run, limit = self._known.run, self._known.ssh.connect_timeout
         with contextlib.suppress(HostError):  # then nobody can say that nothing is left, and the report says so
             is_clean = await join.reap(connection, glance.name, run, glance.index, self._python(glance), limit)
-        self._lose(glance, UNKNOWN, self._loop.time(), is_clean)
+        self._lose(glance, reason, self._loop.time(), is_clean)
 
     def _lose(self, glance: Glance, reason: str, since: float, is_clean: bool) -> None:
         self._audience.tell(seen.HostLost(time.time(), glance.name, reason))
@@ -296,6 +307,8 @@ class View:
                 machine.lost(glance.index, reason, now, not leftovers, now)
             case said.CaughtUp():
                 self._settle(glance)
+            case said.LinkLost("nonsense", detail):
+                glance.nonsense = detail
             case said.LinkLost(_, detail, last_heard):
                 glance.last_heard = last_heard
                 if not glance.is_settled and glance.lost_at is None:
@@ -343,7 +356,7 @@ class View:
                 order = ("order", self._known.run, str(glance.index), verb, *words)
                 with contextlib.suppress(HostError):  # the link broke: again over the next one
                     answer = await ask_on(connection, glance.name, order, self._python(glance), LOST_AFTER)
-                    if verb != "stop" or answer.get("ok") or answer.get("is_gone"):
+                    if verb != "stop" or answer.ok or answer.is_gone:
                         return
                     unanswered_since = unanswered_since or self._loop.time()  # its agent is frozen
                     if words[0] == "0" or self._loop.time() - unanswered_since >= LOST_AFTER:

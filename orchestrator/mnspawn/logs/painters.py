@@ -45,9 +45,12 @@ class Look:
     def prefix(self, word: str, rank: int | None, surface: Surface) -> bytes:
         """`[word] `; `rank` is whose colour it has, None for many."""
         if not (surface.is_terminal if self.is_coloured is None else self.is_coloured):
-            return f"[{word}] ".encode()
+            return f"[{word}] ".encode("utf-8", "backslashreplace")
         colour = _MANY if rank is None else PALETTE[rank % len(PALETTE)]
-        return f"\x1b[0;{colour}m[{word}]".encode() + _RESET + b" "  # 0: what the line before left on is off
+        begin = f"\x1b[0;{colour}m[{word}]".encode(
+            "utf-8", "backslashreplace"
+        )  # 0: what the line before left on is off
+        return begin + _RESET + b" "
 
     def stamp(self, time: float) -> bytes:
         """A line's time, where times are shown: UTC, as other tools write it (RFC 3339)."""

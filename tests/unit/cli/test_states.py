@@ -13,6 +13,7 @@ from mnspawn.cli import ps, render
 from mnspawn.cli.logs import ranks_of
 from mnspawn.cli.signal import signal_of
 from mnspawn.cli.states import began, columns, report_lines, state_of_rank, status_lines
+from mnspawn.core.pods import Pod, PodStatus, Trained
 from mnspawn.errors import UsageError
 from mnspawn.report import HostOutcome, RankOutcome, RunReport
 from mnspawn_inventory import Host, InventoryError
@@ -165,9 +166,8 @@ def test_an_error_of_a_host_is_cut() -> None:
     assert len(state_of_rank(replace(rank(0, None), error="no such file: " + "x" * 100_000), has_ended=True)) < 400
 
 
-def pod(run: str, node_rank: int, *, is_alive: bool, is_here: bool = True, at: float = 1.0) -> dict[str, object]:
-    plan = {"world": [2, 2], "began": at, "name": None, "program": {"target": "x.py", "args": []}}
-    return {"run": run, "node_rank": node_rank, "plan": plan, "is_here": is_here, "is_alive": is_alive}
+def pod(run: str, node_rank: int, *, is_alive: bool, is_here: bool = True, at: float = 1.0) -> Pod:
+    return Pod(run, node_rank, (2, 2), None, {"target": "x.py", "args": []}, at, 10.0, None, is_here, is_alive)
 
 
 def test_pods_of_hosts_make_runs() -> None:
@@ -199,12 +199,9 @@ def test_pods_of_hosts_make_runs() -> None:
     ],
 )
 def test_hosts_tell_how_a_run_ended(codes: list[tuple[int | None, bool]], stop: str | None, status: int | None) -> None:
-    pods = [
-        {"state": "done", "stop": stop, "trainers": [{"code": code, "stopped": is_stopped}]}
-        for code, is_stopped in codes
-    ]
+    pods = [PodStatus("done", stop, (Trained(0, code, is_stopped),)) for code, is_stopped in codes]
     assert ps.status_of(pods) == status
-    assert ps.status_of([pods[0], {**pods[1], "state": "running"}]) is None  # it was switched off
+    assert ps.status_of([pods[0], replace(pods[1], state="running")]) is None  # it was switched off
     assert ps.status_of([pods[0], None]) is None
 
 

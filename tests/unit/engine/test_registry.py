@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mnspawn import api
+from mnspawn.core.pods import Pod, Pods
 from mnspawn.engine.record import Record
 from mnspawn.engine.registry import KEEP, KnownRun, Registry
 from mnspawn.engine.request import RunRequest
@@ -134,6 +135,10 @@ def test_what_killed_controllers_left_goes_with_a_later_run(tmp_path: Path) -> N
     assert sorted(os.listdir(tmp_path)) == ["00000000", "cccccccc"]
 
 
+def pod(node_rank: int) -> Pod:
+    return Pod("1a2b3c4d", node_rank, (1, 1, 1), None, {}, 1.0, 10.0, None, is_here=True, is_alive=True)
+
+
 @pytest.mark.parametrize(
     ("silent", "found"),
     [
@@ -149,13 +154,10 @@ def test_a_run_is_found_though_one_host_is_silent(
     names = ["c", "a", "b"]
 
     async def ask(*_: object, **__: object) -> list[api.Answer]:
-        plan = {"run": "1a2b3c4d", "world": [1, 1, 1], "began": 1.0}
         return [
             api.Answer(index, name, None, HostError("no answer", host=name))
             if name in silent
-            else api.Answer(
-                index, name, [{"run": "1a2b3c4d", "node_rank": "abc".index(name), "plan": plan, "is_here": True}], None
-            )
+            else api.Answer(index, name, Pods((pod("abc".index(name)),)), None)
             for index, name in enumerate(names)
         ]
 

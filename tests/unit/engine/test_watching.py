@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mnspawn.core.pods import Obeyed
 from mnspawn.core.said import AgentGone, CaughtUp, Done, Exited, LinkLost
 from mnspawn.engine import join, watching
 from mnspawn.engine.glance import Glance
@@ -52,10 +53,10 @@ def look(
     async def reach(*_: Any) -> AsyncIterator[Hosts]:
         yield Hosts()
 
-    async def ask_on(connection: Any, host: str, words: tuple[str, ...], *_: Any) -> dict[str, bool]:
+    async def ask_on(connection: Any, host: str, words: tuple[str, ...], *_: Any) -> Obeyed:
         orders.append((host, *words))
         stopped.set()
-        return {"ok": True}
+        return Obeyed(ok=True)
 
     async def look_at(view: View, glance: Glance, connection: Any) -> float:
         if glance.name == "b":
@@ -108,9 +109,9 @@ def test_an_agent_that_does_not_answer_is_ended_with_what_it_has(monkeypatch: py
     async def reach(*_: Any) -> AsyncIterator[Hosts]:
         yield Hosts()
 
-    async def ask_on(connection: Any, host: str, words: tuple[str, ...], *_: Any) -> dict[str, Any]:
+    async def ask_on(connection: Any, host: str, words: tuple[str, ...], *_: Any) -> Obeyed:
         told.append(words[3])
-        return {"ok": False, "problem": "the agent does not answer: timed out"}
+        return Obeyed(ok=False, problem="the agent does not answer: timed out")
 
     async def reap(*_: Any) -> bool:
         told.append("reap")
@@ -154,8 +155,8 @@ def test_a_stop_waits_no_longer_for_a_host_than_to_connect(monkeypatch: pytest.M
     async def reach(*_: Any) -> AsyncIterator[Hosts]:
         yield HalfOfThem()
 
-    async def ask_on(*_: Any) -> dict[str, bool]:
-        return {"ok": True}
+    async def ask_on(*_: Any) -> Obeyed:
+        return Obeyed(ok=True)
 
     async def look_at(view: View, glance: Glance, connection: Any) -> float:
         glance.connection = connection
@@ -229,6 +230,60 @@ def test_a_link_that_breaks_while_old_output_is_read_is_dialled_again(
     assert looks.count("a") == 2 if comes_back else looks.count("a") > 2
     assert list(sight.errors) == ([] if comes_back else ["a"])
     assert [type(event) for event in told] == [HostLinkLost]
+
+
+@pytest.mark.parametrize("is_in_charge", [True, False])
+def test_a_host_that_says_nonsense_is_lost_for_who_is_in_charge_and_told_to_who_looks(
+    monkeypatch: pytest.MonkeyPatch, is_in_charge: bool
+) -> None:
+    """What its folder says is read anew over every connection: no other one would be better."""
+    orders: list[str] = []
+    reaped: list[str] = []
+    stopped = asyncio.Event()
+    nonsense = "said something that makes no sense: exited: code=256"
+
+    @contextlib.asynccontextmanager
+    async def reach(*_: Any) -> AsyncIterator[Hosts]:
+        yield Hosts()
+
+    async def ask_on(connection: Any, host: str, words: tuple[str, ...], *_: Any) -> Obeyed:
+        orders.append(host)
+        stopped.set()
+        return Obeyed(ok=True)
+
+    async def reap(connection: Any, host: str, *_: Any) -> bool:
+        reaped.append(host)
+        return True
+
+    async def look_at(view: View, glance: Glance, connection: Any) -> float:
+        glance.connection = connection
+        if glance.name == "b":
+            view._take(glance, LinkLost("nonsense", nonsense, view._loop.time()))
+            return view._loop.time()
+        if is_in_charge:
+            await stopped.wait()
+        view._take(glance, Exited(0, 7, -15 if is_in_charge else 0, 1.0, 1.0, is_in_charge, False, False, ()))
+        view._take(glance, Done((), 0, 1.0))
+        view._settle(glance)
+        return 0.0
+
+    monkeypatch.setattr(watching, "reach_hosts", reach)
+    monkeypatch.setattr(watching, "ask_on", ask_on)
+    monkeypatch.setattr(join, "reap", reap)
+    monkeypatch.setattr(View, "_look", look_at)
+
+    async def execute() -> Sight:
+        async with asyncio.timeout(PATIENCE):
+            return await View(KNOWN, (), ViewOptions(streams=(), is_in_charge=is_in_charge)).execute()
+
+    sight = asyncio.run(execute())
+    if is_in_charge:
+        assert (orders, reaped, sight.errors) == (["a"], ["b"], {})
+        assert (sight.report.exit_status, sight.report.hosts[1].lost) == (5, nonsense)
+        assert sight.report.hosts[1].is_confirmed
+    else:
+        assert (orders, reaped) == ([], [])
+        assert {name: error.message for name, error in sight.errors.items()} == {"b": nonsense}
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

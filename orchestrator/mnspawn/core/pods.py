@@ -1,0 +1,193 @@
+"""What hosts answer about the pods in their folders, and to orders to them, read into checked types. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from mnspawn_agent.protocol.checks import (
+    LARGEST_CODE,
+    MAX_LIST,
+    MAX_PID,
+    MAX_RANK,
+    MAX_RANKS,
+    MAX_SECONDS,
+    MAX_TEXT,
+    MAX_TIME,
+    MAX_WORDS,
+    OLDEST_CODE,
+    is_token,
+    shown,
+)
+
+from .facts import Nonsense, Reader
+
+MOST_HOSTS = 1 << 16  # of a run
+MOST_PODS = 1 << 20  # folders on one host: an answer has no room for more
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A rank as a pod's status has it; `code` is None for one that was not started."""
+
+    rank: int
+    code: int | None
+    stopped: bool
+
+    @classmethod
+    def read(cls, said: Reader) -> Self:
+        code = said.whole("code", OLDEST_CODE, LARGEST_CODE) if said.has_value("code") else None
+        return cls(said.whole("rank", 0, MAX_RANK), code, said.flag("stopped"))
+
+
+@dataclass(frozen=True, slots=True)
+class PodStatus:
+    """What a pod's agent has written down of its end; `stop` is "asked", "orphaned" or None."""
+
+    state: str
+    stop: str | None
+    trainers: tuple[Trained, ...]
+
+    @classmethod
+    def read(cls, said: Reader) -> Self:
+        trainers = said.items("trainers", MAX_RANKS, lambda one: Trained.read(one.part("item")))
+        return cls(said.text("state"), said.text("stop") if said.has_value("stop") else None, trainers)
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A run's share of one host, as its folder there tells it.
+
+    Attributes:
+        world: how many ranks each host of the run has.
+        began: seconds since the epoch, 0 where that was not written down.
+        grace: seconds between TERM and KILL.
+        status: None where none was written.
+        is_here: the folder is this host's, and not another's that shares the home.
+    """
+
+    run: str
+    node_rank: int
+    world: tuple[int, ...]
+    name: str | None
+    program: Mapping[str, Any]
+    began: float
+    grace: float
+    status: PodStatus | None
+    is_here: bool
+    is_alive: bool
+
+    @classmethod
+    def read(cls, said: Reader) -> Self:
+        run, node_rank, plan = said.text("run"), said.text("node_rank"), said.part("plan")
+        if not is_token(run):
+            raise Nonsense(f"run: expected a run's id, found {shown(run)}")
+        if not (node_rank.isascii() and node_rank.isdecimal() and len(node_rank) < 8):
+            raise Nonsense(f"node_rank: expected a number, found {shown(node_rank)}")
+        return cls(
+            run=run,
+            node_rank=int(node_rank),
+            world=plan.items("world", MOST_HOSTS, lambda one: one.whole("item", 0, MAX_RANKS)),
+            name=plan.text("name") if plan.has_value("name") else None,
+            program=_program(plan.part("program")) if plan.has_value("program") else {},
+            began=plan.number("began", 0, MAX_TIME) if plan.has_value("began") else 0.0,
+            grace=plan.number("grace", 0, MAX_SECONDS) if plan.has_value("grace") else 10.0,
+            status=PodStatus.read(said.part("status")) if said.has_value("status") else None,
+            is_here=said.flag("is_here"),
+            is_alive=said.flag("is_alive"),
+        )
+
+
+def _program(said: Reader) -> dict[str, Any]:
+    args = said.items("args", MAX_WORDS, lambda one: one.text("item", most=MAX_TEXT))
+    return {"kind": said.text("kind"), "target": said.text("target", most=MAX_TEXT), "args": list(args)}
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """All pods of one host. `problems`: folders that tell nothing that makes sense, each with what it is."""
+
+    pods: tuple[Pod, ...]
+    problems: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, said: object) -> Self:
+        """One folder that somebody has damaged, or that another version wrote, hides no other."""
+        if not isinstance(said, list) or len(said) > MOST_PODS:
+            raise Nonsense(f"expected a list of at most {MOST_PODS} pods, found {shown(said)}")
+        pods, problems = [], []
+        for one in said:
+            try:
+                pods.append(Pod.read(Reader(one)))
+            except Nonsense as exc:
+                path = shown(one.get("path")) if isinstance(one, dict) else "?"
+                problems.append(f"a run's folder makes no sense: {path}: {exc}")
+        return cls(tuple(pods), tuple(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What was done, or would be done, about one pod's folder and the processes that a dead agent left."""
+
+    run: str
+    node_rank: str
+    path: str
+    ended: tuple[int, ...]
+    is_removed: bool
+    leftovers: tuple[int, ...] | None = None
+
+    @classmethod
+    def read(cls, said: Reader) -> Self:
+        leftovers = _pids(said, "leftovers") if said.has("leftovers") else None
+        run, node_rank, path = said.text("run"), said.text("node_rank"), said.text("path")
+        return cls(run, node_rank, path, _pids(said, "ended"), said.flag("is_removed"), leftovers)
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON-able values, in the agent's words."""
+        told = {**asdict(self), "ended": list(self.ended), "leftovers": list(self.leftovers or ())}
+        return {name: value for name, value in told.items() if name != "leftovers" or self.leftovers is not None}
+
+
+def _pids(said: Reader, name: str) -> tuple[int, ...]:
+    return said.items(name, MAX_LIST, lambda one: one.whole("item", 1, MAX_PID))
+
+
+@dataclass(frozen=True, slots=True)
+class Obeyed:
+    """What came of an order to a pod's agent.
+
+    Attributes:
+        problem: why nothing came of it, when it is not ok.
+        is_gone: there is no agent any more that could take orders.
+        holder: who holds the run, for an order to detach: controller, away, detached.
+    """
+
+    ok: bool
+    problem: str = ""
+    is_gone: bool = False
+    holder: str | None = None
+
+    @classmethod
+    def read(cls, said: object) -> Self:
+        reader = Reader(said)
+        return cls(
+            reader.flag("ok"),
+            reader.text("problem", ""),
+            reader.flag("is_gone") if reader.has("is_gone") else False,
+            reader.text("holder") if reader.has_value("holder") else None,
+        )
+
+
+Content = Pods | tuple[Cleaned, ...] | Obeyed
+
+
+def read(mode: str, said: object) -> Content:
+    """The answer to a question of the agent's modes `list`, `clean` and `order`.
+
+    Raises:
+        Nonsense: it is none.
+    """
+    if mode == "list":
+        return Pods.read(said)
+    if mode == "clean":
+        return Reader({"actions": said}).items("actions", MOST_PODS, lambda one: Cleaned.read(one.part("item")))
+    return Obeyed.read(said)
