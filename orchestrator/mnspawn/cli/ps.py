@@ -54,11 +54,16 @@ class Row:
         return self.state if self.exit_status is None else f"{self.state} ({self.exit_status})"
 
 
-def known_rows() -> list[Row]:
-    """The runs that the registry of this machine knows; hosts are asked about those whose state nobody here knows."""
+def known_rows(most: int | None) -> tuple[list[Row], int]:
+    """The runs that this machine knows, with so many that have ended, and how many more there are, which are not read.
+
+    Hosts are asked about those whose state nobody here knows.
+    """
     known_runs = registry()
+    runs = known_runs.ids()
+    left_out = set() if most is None else set([run for run in runs if known_runs.has_ended(run)][most:])
     rows, unknown = [], []
-    for known in known_runs.known():
+    for known in known_runs.known(run for run in runs if run not in left_out):
         report = known_runs.report(known.run)
         status = report.get("exit_status") if report is not None else None
         state = "ended" if report is not None else "running" if known_runs.tender(known.run) is not None else "unknown"
@@ -67,7 +72,7 @@ def known_rows() -> list[Row]:
         if state == "unknown":
             unknown.append(known)
     found = asyncio.run(ask_hosts(unknown)) if unknown else {}
-    return [replace(row, **found[row.run]) if row.run in found else row for row in rows]
+    return [replace(row, **found[row.run]) if row.run in found else row for row in rows], len(left_out)
 
 
 async def ask_hosts(unknown: Sequence[KnownRun]) -> dict[str, dict[str, Any]]:
@@ -171,6 +176,8 @@ def ps(
     """List runs."""
     hosts = asked_hosts(settings)
     status = ExitStatus.OK
+    most = None if everything or as_json else SHOWN
+    left_out = 0
     if hosts:
         ssh = compose.ssh_of(settings)
         words = [("list",)] * len(hosts)
@@ -185,18 +192,18 @@ def ps(
         print_errors(errors)
         status = ExitStatus.HOST_UNUSABLE if errors else ExitStatus.OK
     else:
-        rows = known_rows()
+        rows, left_out = known_rows(most)
         if unknown := [row.run for row in rows if row.state == "unknown"]:
             say(f"no answer about {counted(len(unknown), 'run')}", f"mnspawn status {unknown[0]} tells why")
     ended = [row for row in rows if row.state == "ended"]
-    hidden = [] if everything or as_json else ended[SHOWN:]
-    kept = [row for row in rows if row not in hidden]
+    hidden = set() if most is None else {row.run for row in ended[most:]}
+    kept = [row for row in rows if row.run not in hidden]
     if as_json:
         render.print_out(json.dumps({"runs": [shown(row) for row in kept]}, indent=2) + "\n")
     else:
         render.print_out(table(kept, render.width()))
-    if hidden:
-        render.print_ours([f"mnspawn: {counted(len(hidden), 'older run')} not shown; --all shows them"])
+    if left_out := left_out + len(hidden):
+        render.print_ours([f"mnspawn: {counted(left_out, 'older run')} not shown; --all shows them"])
     return status
 
 

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from ..transport.base import SshOptions
 
 KEEP = 200  # finished runs; the hosts keep their own folders by age and size
 UNBORN = 3600.0  # seconds after which a folder without a run is what a killed controller has left
-RUN_FILE = "run.json"
+RUN_FILE, REPORT_FILE = "run.json", "report.json"
 RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HOST_FIELDS = {f.name for f in fields(Host)} - {"env", "secrets", "origins", "labels", "groups"}  # what reaching needs
 
@@ -107,18 +107,25 @@ class Registry:
         """Whether a run was remembered under this id."""
         return (self.folder(run) / RUN_FILE).exists()
 
-    def known(self) -> Iterator[KnownRun]:
-        """Every run that can be read, the newest first; each is read when it is asked for.
+    def ids(self) -> list[str]:
+        """The ids of the runs, the newest first; none of them is read.
 
         Raises:
             UsageError: others may have written in the folder.
         """
         try:
-            runs = self._in_order()
+            return self._in_order()
         except ours.NotOurs as exc:
             hint = "remove it, or make it this account's own (chown, chmod 700)"
             raise UsageError(f"{exc.strerror}: what it says of runs can't be trusted", hint=hint) from exc
-        for run in runs:
+
+    def known(self, runs: Iterable[str] | None = None) -> Iterator[KnownRun]:
+        """Those of `ids` that can be read, or of the runs given; each is read when it is asked for.
+
+        Raises:
+            UsageError: as `ids`.
+        """
+        for run in self.ids() if runs is None else runs:
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # removed meanwhile, or half written
                 yield self.read(run)
 
@@ -184,12 +191,16 @@ class Registry:
     # -- how it ended ----------------------------------------------------------------------------------------------
     def write_report(self, run: str, report: Mapping[str, Any]) -> None:
         """Raises OSError."""
-        _write(self.folder(run) / "report.json", report)
+        _write(self.folder(run) / REPORT_FILE, report)
+
+    def has_ended(self, run: str) -> bool:
+        """Whether this machine has seen the end of a run."""
+        return (self.folder(run) / REPORT_FILE).exists()
 
     def report(self, run: str) -> dict[str, Any] | None:
         """The report of a run that has ended, as far as this machine saw it."""
         try:
-            content = json.loads((self._secure(run) / "report.json").read_bytes())
+            content = json.loads((self._secure(run) / REPORT_FILE).read_bytes())
         except (OSError, ValueError):
             return None
         return content if isinstance(content, dict) else None
