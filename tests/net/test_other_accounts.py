@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import pytest
 
 from mnspawn.bootstrap import bundle
-from tests.support import Cluster, VirtualHost
+from tests.support import Cluster, Running, VirtualHost
 
 MALLORY = 2001
 PREPARED = "/srv/archive"  # the archive, where mallory finds it
@@ -128,8 +129,11 @@ WAYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("prepare", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.parametrize("home", ["read-only", "full"])
+@pytest.mark.parametrize(
+    ("prepare", "home"),
+    [(way, "read-only") for way in WAYS] + [(whole, "full")],
+    ids=lambda value: getattr(value, "__name__", value),
+)
 def test_code_that_another_account_has_put_in_place_is_not_run(
     hosts: Cluster, prepare: Callable[[VirtualHost], None], home: str
 ) -> None:
@@ -145,7 +149,6 @@ def test_code_that_another_account_has_put_in_place_is_not_run(
         done = hosts.mnspawn("--hosts", "h1", "--nproc-per-node", "1", "--no-python", "id", "-u")
         assert (done.status, done.stdout) == (0, "[h1:0] 0\n"), done
         assert done.stderr.startswith("mnspawn: h1: runs are kept in /tmp/mnspawn-0: /var/tmp/mnspawn-0 "), done
-    assert hosts.mnspawn("ps", "--hosts", "h1", "--json").status == 0
     assert hosts.mnspawn("hosts", "check", "--hosts", "h1").status == 0
     assert hosts.mnspawn("clean", "h1", "--older-than", "0").status == 0
     assert not host.path(TRACE).exists()
@@ -177,15 +180,12 @@ def run_of(cluster: Cluster) -> str:
 ASKED = "/home/mallory/asked"
 
 
-@pytest.mark.parametrize("place", SHARED)
-def test_nobody_poses_as_the_agent_of_a_run_whose_agent_has_died(hosts: Cluster, place: str) -> None:
+def test_nobody_poses_as_the_agent_of_a_run_whose_agent_has_died(hosts: Cluster) -> None:
     host = hosts["h1"]
     command = ["--nproc-per-node", "1", "--orphan-grace", "1", "--no-python", "sh", "-c", "echo up; sleep 300"]
     with hosts.start_mnspawn("--hosts", "h1,h2", *command) as running:
         running.wait_for(lambda: running.stdout.count("up") == 2)
-        run = run_of(hosts)
-        folder = f"{place}/mnspawn-0/runs/{run}/0"
-        with posing(host, folder):
+        with posing(host, run_of(hosts)):
             for process in host.processes():
                 if "MNSPAWN_RUN_ID" not in process.environ and process.argv[0].startswith("python"):
                     host.kill(process.pid)  # the agent and its guardian
@@ -197,14 +197,13 @@ def test_nobody_poses_as_the_agent_of_a_run_whose_agent_has_died(hosts: Cluster,
     hosts.wait_idle()
 
 
-@pytest.mark.parametrize("place", SHARED)
-def test_a_planted_run_is_neither_seen_nor_cleaned_nor_does_it_end_a_live_rank(hosts: Cluster, place: str) -> None:
+def test_a_planted_run_is_neither_seen_nor_cleaned_nor_does_it_end_a_live_rank(hosts: Cluster) -> None:
     host = hosts["h1"]
     command = ["--hosts", "h1", "--nproc-per-node", "1", "--no-python", "sh", "-c", "echo up; sleep 300"]
     with hosts.start_mnspawn(*command) as running:
         running.wait_for(lambda: "up" in running.stdout)
         run = run_of(hosts)
-        with posing(host, f"{place}/mnspawn-0/runs/{run}/0"), posing(host, f"{place}/mnspawn-0/runs/planted/0"):
+        with posing(host, run, "planted"):
             listed = json.loads(hosts.mnspawn("ps", "--hosts", "h1", "--json").check().stdout)
             assert [one["run"] for one in listed["runs"]] == [run]
             cleaned = hosts.mnspawn("clean", "h1", "--older-than", "0", "--json").check()
@@ -212,18 +211,27 @@ def test_a_planted_run_is_neither_seen_nor_cleaned_nor_does_it_end_a_live_rank(h
             assert hosts.mnspawn("stop", "planted", "--hosts", "h1").status == 2
             assert hosts.mnspawn("logs", "planted", "--hosts", "h1").status == 2
             assert any("sleep" in process.argv for process in host.processes(run))
-            assert host.path(f"{place}/mnspawn-0/runs/planted/0/plan.json").exists()
+            for place in SHARED:
+                assert host.path(f"{place}/mnspawn-0/runs/planted/0/plan.json").exists()
         assert not host.path(ASKED).exists()
         running.interrupt()
         assert running.wait(30).status == 130
     hosts.wait_idle()
 
 
+def has_said(command: Running, word: str) -> bool:
+    return word in command.stdout
+
+
 @contextmanager
-def posing(host: VirtualHost, folder: str) -> Iterator[None]:
-    """mallory's agent for a pod, while the context lasts."""
-    with host.start_command(*as_mallory("/usr/bin/python3", "-c", POSE, ASKED, folder)) as mallory:
-        mallory.wait_for(lambda: "poses" in mallory.stdout)
+def posing(host: VirtualHost, *runs: str) -> Iterator[None]:
+    """mallory's agents for pod 0 of these runs, in every folder that all accounts share, while the context lasts."""
+    with ExitStack() as stack:
+        for run in runs:
+            for place in SHARED:
+                words = as_mallory("/usr/bin/python3", "-c", POSE, ASKED, f"{place}/mnspawn-0/runs/{run}/0")
+                mallory = stack.enter_context(host.start_command(*words))
+                mallory.wait_for(partial(has_said, mallory, "poses"))
         yield
 
 
