@@ -217,7 +217,7 @@ class Live:
                 "hosts": (host,),
                 "nproc": 1,
                 "contracts": (),
-                "grace": 5.0,
+                "grace": 60.0,
                 "orphan_grace": 2.0,
                 "workdir": "/",
                 **options,

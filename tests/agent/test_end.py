@@ -43,7 +43,7 @@ def test_a_stop_is_term_first_and_a_trainer_that_obeys_is_not_killed(account: Ac
     with Live(account) as agent:
         agent.begin("/bin/sh", "-c", OBEDIENT)
         agent.until_said(b"up")
-        agent.send(messages.STOP, grace=10.0)
+        agent.send(messages.STOP, grace=600.0)
         end = agent.until_a(Exited)
         assert (end.code, end.stopped, end.killed) == (0, True, False)
         finish(agent)
@@ -237,7 +237,9 @@ def test_an_orphan_stops_its_trainers_after_the_grace_and_leaves_its_verdict(acc
 
 def test_an_orphan_whose_trainers_end_waits_for_the_controller_to_ask(account: Account) -> None:
     with Live(account) as agent:
-        agent.begin("/bin/sh", "-c", 'echo up; until [ -e "$HOME/go" ]; do sleep 0.02; done; exit 5', orphan_grace=30.0)
+        agent.begin(
+            "/bin/sh", "-c", 'echo up; until [ -e "$HOME/go" ]; do sleep 0.02; done; exit 5', orphan_grace=600.0
+        )
         agent.until_said(b"up")
         agent.cut()
         (account.home / "go").touch()
@@ -269,7 +271,7 @@ def test_a_controller_may_come_back_again_and_again(account: Account) -> None:
             second.send(messages.SIGNAL, signal="SIGCONT", ranks=None)
             second.cut()
             with second.come_back() as third:
-                third.send(messages.STOP, grace=10.0)
+                third.send(messages.STOP, grace=600.0)
                 assert third.until_a(Exited).stopped
                 third.until_a(Complete)
                 assert third.finish() == 0
@@ -290,7 +292,7 @@ def test_a_stranger_at_the_control_socket_does_not_end_the_run(account: Account,
         agent.cut()
         assert is_alive(trainer)
         with agent.come_back() as again:
-            again.send(messages.STOP, grace=10.0)
+            again.send(messages.STOP, grace=600.0)
             assert again.until_a(Exited).stopped
             again.until_a(Complete)
             again.finish()

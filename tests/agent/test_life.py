@@ -46,7 +46,7 @@ def test_a_run_that_loses_its_link_goes_on_where_it_was_under_every_python(
     account.python = agent_python
     go = tmp_path / "go"
     with Live(account) as agent:
-        agent.begin("/bin/sh", "-c", RESUMED, env=(("GO", str(go)),))
+        agent.begin("/bin/sh", "-c", RESUMED, env=(("GO", str(go)),), orphan_grace=600.0)
         agent.until_said(b"before\n")
         agent.cut()
         go.touch()
@@ -63,7 +63,7 @@ def test_a_run_that_loses_its_link_goes_on_where_it_was_under_every_python(
 def test_a_link_cut_after_any_number_of_bytes_costs_none_of_the_output(account: Account, count: int) -> None:
     script = 'n=0; while [ $n -lt 100 ]; do echo "line $n of $RANK"; n=$((n+1)); done; exit 3'
     with Live(account) as agent:
-        agent.begin("/bin/sh", "-c", script, nproc=2, contracts=("torch",), stops_on_failure=False, orphan_grace=60.0)
+        agent.begin("/bin/sh", "-c", script, nproc=2, contracts=("torch",), stops_on_failure=False, orphan_grace=600.0)
         agent.serve_bytes(count)
         agent.cut()
         with agent.come_back() as again:
@@ -103,7 +103,7 @@ def check_a_home_named(account: Account, name: str) -> None:
     account.home.mkdir()
     account.env["XDG_STATE_HOME"] = str(account.home / name)
     with Live(account) as agent:
-        agent.begin("/bin/sh", "-c", "pwd; echo caf\udce9", workdir=str(account.home))
+        agent.begin("/bin/sh", "-c", "pwd; echo caf\udce9", workdir=str(account.home), orphan_grace=600.0)
         agent.until_said(b"\n")
         agent.cut()
         with agent.come_back() as again:

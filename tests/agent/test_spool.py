@@ -305,7 +305,7 @@ def test_a_trainer_that_removes_the_run_folder_harms_itself_only(account: Accoun
 def test_output_that_was_truncated_while_the_link_was_down_is_left_out(account: Account) -> None:
     script = 'until [ -e "$HOME/go" ]; do sleep 0.02; done; printf 0123456789; : > /dev/stdout; echo new'
     with Live(account) as agent:
-        agent.begin("/bin/sh", "-c", script)
+        agent.begin("/bin/sh", "-c", script, orphan_grace=600.0)
         agent.until_a(Started)
         agent.cut()
         (account.home / "go").touch()

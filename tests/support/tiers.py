@@ -17,4 +17,4 @@ def are_chosen(config: pytest.Config) -> bool:
     """Whether the command line names tests: by path, by name, by marker, or as those that failed before."""
     option = config.option
     by_path = config.args_source is pytest.Config.ArgsSource.ARGS
-    return bool(by_path or option.keyword or option.markexpr or option.lf)
+    return bool(by_path or option.keyword or option.markexpr or getattr(option, "lf", False))
