@@ -159,7 +159,7 @@ class HostFacts:
         reader = Reader(said)
         env = reader.part("env")
         names = env.names()
-        if len(names) > MOST_VARIABLES or not all(isinstance(name, str) and name for name in names):
+        if len(names) > MOST_VARIABLES or not all(name.isidentifier() for name in names):
             raise Nonsense(f"env: expected names of variables, found {shown(names)}")
         return cls(
             python=reader.text("python"),

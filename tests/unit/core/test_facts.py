@@ -72,6 +72,7 @@ def test_what_an_honest_host_says_is_told_as_it_said_it() -> None:
         ({"time": math.nan}, "time: expected a number, found nan"),
         ({"monotonic": 1e300}, "monotonic: expected a number, found 1e+300"),
         ({"env": {"A": 7}}, "env.A: expected text, found 7"),
+        ({"env": {"A=B": "1"}}, "env: expected names of variables, found ['A=B']"),
     ],
 )
 def test_a_fact_that_can_not_be_is_told_with_its_name(changes: dict[str, Any], words: str) -> None:
