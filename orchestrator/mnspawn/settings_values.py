@@ -4,7 +4,6 @@ Values come as text (command line, environment) or as TOML's types (settings fil
 """
 
 import ipaddress
-import math
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from mnspawn.contract import DEFAULT, choose
 from mnspawn.errors import UsageError
 from mnspawn.plan import Forwarded
+from mnspawn_agent.protocol.checks import MAX_SECONDS
 
 MOST_TRAINERS = 4096  # on one host: an agent takes no more (messages.MAX_RANKS), and more is a typing error
 
@@ -119,7 +119,7 @@ def nproc(found: object, context: Context) -> int | str:
 
 
 def seconds(found: object, context: Context) -> float:
-    """A duration, more than nothing and less than for ever."""
+    """A duration, more than nothing and less than agents take."""
     value = _duration(found)
     if not value:
         raise _bad("seconds, more than 0", found)
@@ -141,7 +141,7 @@ def _duration(found: object) -> float | None:
             value = float(found)
         except ValueError:
             return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_SECONDS:
         return None
     return float(value)
 

@@ -262,9 +262,10 @@ def test_an_orphan_that_has_ended_goes_after_the_grace_and_leaves_its_verdict_to
         assert late.read_line() == b"here"
 
 
-def test_a_controller_may_come_back_again_and_again(account: Account) -> None:
+@pytest.mark.parametrize("orphan_grace", [1000.0, 1e9])
+def test_a_controller_may_come_back_again_and_again(account: Account, orphan_grace: float) -> None:
     with Live(account) as agent:
-        agent.begin("/bin/sh", "-c", OBEDIENT, orphan_grace=1000.0)
+        agent.begin("/bin/sh", "-c", OBEDIENT, orphan_grace=orphan_grace)
         agent.until_said(b"up")
         agent.cut()
         with agent.come_back() as second:

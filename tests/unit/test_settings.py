@@ -255,7 +255,7 @@ def test_a_byte_order_mark_is_no_error(file: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["timeout", "connect_timeout", "orphan_grace"])
-@pytest.mark.parametrize("value", ["0", 0, "-1", "", "inf", "nan", "1e999", "5s", "1.2.3", "1_0", "٣", True])
+@pytest.mark.parametrize("value", ["0", 0, "-1", "", "inf", "nan", "1e999", "1e11", "5s", "1.2.3", "1_0", "٣", True])
 def test_durations_are_seconds_more_than_nothing(option: str, value: object) -> None:
     flag = OPTION[option].flags[0]
     with pytest.raises(UsageError) as caught:
@@ -263,7 +263,7 @@ def test_durations_are_seconds_more_than_nothing(option: str, value: object) -> 
     assert str(caught.value) == f"{flag}: expected seconds, more than 0, found {value!r}"
 
 
-@pytest.mark.parametrize("value", ["-1", -1, "", "inf", float("nan"), "1e999", "5s", "1.2.3", "1_0", True])
+@pytest.mark.parametrize("value", ["-1", -1, "", "inf", float("nan"), "1e999", "1e11", "5s", "1.2.3", "1_0", True])
 def test_a_grace_may_be_nothing_but_not_less(value: object) -> None:
     assert (resolve({"grace": "0"}, {}).grace, resolve({"grace": 0}, {}).grace) == (0.0, 0.0)
     with pytest.raises(UsageError) as caught:

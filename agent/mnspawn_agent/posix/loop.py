@@ -20,6 +20,7 @@ CHUNK = 131072
 COMMAND = b"{"  # a command line from the control socket; frames begin with a zero byte
 HEARD = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 INOTIFY_PAUSE = 0.1  # between two looks at files that nobody reads for now
+LONGEST_WAIT = 3600.0  # seconds: epoll takes no more than 24 days, and an orphan_grace may be longer
 OUTPUT_PAUSE = 0.004  # between two looks at output, so that a chatty trainer makes few frames instead of many
 
 
@@ -109,7 +110,7 @@ class Agent:
                     deadlines.append(now + supervisor.spools.poll_interval)
                     supervisor.spools.mark_all()
         known = [d for d in deadlines if d is not None]
-        return max(0.0, min(known) - now) if known else None
+        return min(LONGEST_WAIT, max(0.0, min(known) - now)) if known else None
 
     def _watch_descriptors(self) -> None:
         wanted = {self._signal_in: selectors.EVENT_READ}

@@ -17,7 +17,8 @@ MAX_LINE = 1 << 16  # characters of a tail's line: 16 KiB of a file, each byte e
 MAX_TAIL = 20  # lines
 MAX_LIST = 1 << 16  # of numbers and short texts: a few for every rank of a host
 MAX_REASONS = 1 << 13  # a few for every rank and file
-MAX_FILES = 512  # that one tailer follows; many systems allow a process 1024 descriptors
+MAX_FILES = 512  # that one tailer follows at a time; many systems allow a process 1024 descriptors
+MAX_FOLLOWED = 1 << 20  # that it has followed so far: years of a file a minute
 MAX_INODE = 1 << 64  # ino_t
 STREAMS = (1, 2, 3)  # stdout, stderr, result
 OLDEST_CODE, LARGEST_CODE = -127, 255  # a wait status has 7 bits for a signal and 8 for a status
@@ -61,7 +62,7 @@ def is_rank(value: Any) -> bool:
 
 
 def is_file_number(value: Any) -> bool:
-    return is_int(value) and 0 <= value < MAX_FILES
+    return is_int(value) and 0 <= value < MAX_FOLLOWED
 
 
 def is_inode(value: Any) -> bool:

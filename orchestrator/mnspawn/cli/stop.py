@@ -23,6 +23,7 @@ from mnspawn.cli.status import remembered_report
 from mnspawn.cli.words import counted
 from mnspawn.errors import ExitStatus
 from mnspawn.settings import Settings
+from mnspawn_agent.protocol.checks import MAX_SECONDS
 
 SUMMARY = "Stop a run on all its hosts: TERM, after a grace KILL; wait until nothing is left."
 EPILOG = (
@@ -38,7 +39,7 @@ def stop(
     run: RunArgument,
     kill: Annotated[bool, typer.Option("--kill", metavar="", help="KILL at once.")] = False,
     grace: Annotated[
-        float | None, typer.Option("--grace", metavar="SECONDS", min=0.0, help="From TERM to KILL.")
+        float | None, typer.Option("--grace", metavar="SECONDS", min=0.0, max=MAX_SECONDS, help="From TERM to KILL.")
     ] = None,
 ) -> int:
     """Stop a run."""

@@ -33,7 +33,7 @@ def saying(*said: dict[str, Any]) -> Callable[[Channel], object]:
     ("lie", "words"),
     [
         (saying(HELLO, {**FILE, "path": "/a\0b"}), "file: path='/a\\x00b'"),
-        (saying(HELLO, {**FILE, "number": 512}), "file: number=512"),
+        (saying(HELLO, {**FILE, "number": 1 << 20}), "file: number=1048576"),
         (saying(HELLO, FILE, {**FILE, "path": "/other"}), "file: another path for number 0"),
         (saying(HELLO, {"type": messages.CAUGHT_UP}), "caught_up from a tailer"),
         (lambda channel: channel.send_output(3, 1, 0, b"x", 1.0), "output of file 3, which was never opened"),

@@ -107,6 +107,10 @@ def test_an_unknown_kind_is_refused(kind: Any) -> None:
     assert problem_of({}) == "unknown message None"
 
 
+def test_a_tailer_may_number_more_files_than_it_follows_at_a_time() -> None:
+    assert problem_of(make(messages.FILE, **{**GOOD[messages.FILE], "number": 100_000})) is None
+
+
 def test_what_a_newer_peer_adds_is_ignored() -> None:
     assert problem_of({"type": messages.STOP, "grace": 1.0, "mood": "calm"}) is None
 
