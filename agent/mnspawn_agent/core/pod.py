@@ -3,7 +3,8 @@
 from enum import Enum
 from typing import Container, Dict, List, NamedTuple, Optional, Sequence, Set, Union
 
-from .trainer import KILL_LIMIT, SendSignal, TrainerMachine, TrainerState
+from ..protocol.exits import KILL_LIMIT
+from .trainer import SendSignal, TrainerMachine, TrainerState
 
 SCAN_FIRST = 0.01  # seconds to the second look at what is left; doubled up to SCAN_MOST
 SCAN_MOST = 0.25

@@ -3,6 +3,8 @@
 from enum import Enum
 from typing import Dict, List, NamedTuple, Optional
 
+from ..protocol.exits import KILL_LIMIT
+
 
 class TrainerState(Enum):
     PENDING = "pending"
@@ -24,7 +26,6 @@ MOVES: Dict[TrainerState, Dict[str, TrainerState]] = {
 }
 
 ENDED = frozenset((S.EXITED, S.NOT_STARTED, S.GIVEN_UP))
-KILL_LIMIT = 5.0  # who outlives KILL this long may not be signalled or sits in the kernel; nobody here can end it
 
 
 class SendSignal(NamedTuple):

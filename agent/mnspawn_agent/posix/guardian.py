@@ -6,10 +6,9 @@ import sys
 import time
 from typing import Iterable, List, Tuple
 
-from ..protocol.exits import as_shell_status, from_wait_status
+from ..protocol.exits import KILL_LIMIT, as_shell_status, from_wait_status
 from . import reaper, rundir
 
-KILL_LIMIT = 5.0
 
 
 def split(unneeded: Iterable[int] = ()) -> Tuple[int, int]:

@@ -3,6 +3,8 @@
 import signal
 from typing import Optional
 
+KILL_LIMIT = 5.0  # who outlives KILL this long may not be signalled or sits in the kernel; nobody here can end it
+
 
 def from_wait_status(status: int) -> int:
     """waitpid's status as Popen.returncode has it: 0..255, or -n for signal n."""

@@ -1,12 +1,14 @@
 """The run's policy: barriers, first failure stops all, interrupts, lost hosts, exit status. No I/O and no clock."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 
 from ..errors import ExitStatus
-from ..report import HostOutcome, RankOutcome, RunReport
+from ..report import RankOutcome, RunReport
+from .actions import Action, Dismiss, GiveUpHost, Leave, PrepareAll, StartAll, StopAll
 from .ends import describe_end, status_of
+from .ledger import Cause, HostEntry, RankEntry
+from .patience import Patience
 from .session import Exited
 
 LEAVING = 3  # interrupts: the first stops, the second kills
@@ -33,81 +35,6 @@ MOVES: dict[RunState, dict[str, RunState]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PrepareAll:
-    """Every host is there: lay the cluster out and send PREPARE."""
-
-
-@dataclass(frozen=True, slots=True)
-class StartAll:
-    """Every host is prepared: send START."""
-
-
-@dataclass(frozen=True, slots=True)
-class StopAll:
-    """Send STOP to every host that is not finished. grace 0 kills.
-
-    `is_hurried`: somebody would not wait for the grace, and does not wait for output either.
-    """
-
-    grace: float
-    reason: str
-    is_hurried: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Dismiss:
-    """Nothing was started: let every agent go and forget the run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """The user wants out now; the agents have their orders."""
-
-
-Action = PrepareAll | StartAll | StopAll | Dismiss | Leave
-
-
-@dataclass(slots=True)
-class _Host:
-    name: str
-    ranks: tuple[int, ...] = ()
-    is_done: bool = False  # its agent proved that nothing is left
-    lost: str | None = None
-    lost_at: float | None = None
-    is_confirmed: bool = False
-    leftovers: tuple[int, ...] = ()
-    reasons: tuple[str, ...] = ()
-    swept: int = 0
-    phases: dict[str, float] = field(default_factory=dict)  # when they were reached
-
-
-@dataclass(slots=True)
-class _Rank:
-    rank: int
-    local_rank: int
-    host: int
-    pid: int | None = None
-    code: int | None = None
-    seconds: float | None = None
-    stopped: bool = False
-    killed: bool = False
-    outlived_term: bool = False
-    is_disk_full: bool = False
-    ended_at: float | None = None
-    tail: tuple[str, ...] = ()
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Cause:
-    """Why the run ends badly, when it is no rank's fault."""
-
-    at: float
-    exit_status: int
-    reason: str
-
-
 class RunMachine:
     """Facts in, actions out; `report` once the state is DONE.
 
@@ -115,15 +42,24 @@ class RunMachine:
         hosts: names, in order; facts name a host by its index.
         grace: seconds between TERM and KILL.
         stops_on_failure: False lets the other ranks run on when one fails; somebody else decides then.
+        timeout: seconds from `now` after which the run is stopped.
     """
 
-    def __init__(self, run: str, hosts: Sequence[str], grace: float, now: float, stops_on_failure: bool = True) -> None:
+    def __init__(
+        self,
+        run: str,
+        hosts: Sequence[str],
+        grace: float,
+        now: float,
+        stops_on_failure: bool = True,
+        timeout: float | None = None,
+    ) -> None:
         self.state = R.CONNECTING
         self.run = run
         self._grace = grace
         self._stops_on_failure = stops_on_failure
-        self._hosts = [_Host(name) for name in hosts]
-        self._ranks: dict[int, _Rank] = {}
+        self._hosts = [HostEntry(name) for name in hosts]
+        self._ranks: dict[int, RankEntry] = {}
         # who is still waited for: looking at all of them for each fact would cost a big run seconds
         self._connecting = set(range(len(hosts)))
         self._preparing = set(range(len(hosts)))
@@ -134,10 +70,13 @@ class RunMachine:
         self._began = now
         self._started_at: float | None = None
         self._ended = now
-        self._cause: _Cause | None = None  # the first that is no rank's failure
+        self._cause: Cause | None = None  # the first that is no rank's failure
         self._interrupts = 0
         self._is_adopted = False
         self._is_hurried = False
+        self._grace_given: float | None = None  # with the last order to stop
+        self._patience = Patience()
+        self._timeout = timeout
 
     def _move(self, fact: str) -> None:
         try:
@@ -187,7 +126,7 @@ class RunMachine:
     def give_up(self, now: float, exit_status: int, reason: str) -> None:
         """Hosts can't be used, or refused, or the user asked: nothing was started."""
         if self.state in (R.CONNECTING, R.PREPARING):
-            self._cause = self._cause or _Cause(now, exit_status, reason)
+            self._cause = self._cause or Cause(now, exit_status, reason)
             self._move("give_up")
             self._ended = now
             self._actions.append(Dismiss())
@@ -196,8 +135,9 @@ class RunMachine:
         """Which ranks each host has, in host order; local ranks count from 0."""
         for index, (host, own) in enumerate(zip(self._hosts, ranks, strict=True)):
             host.ranks = tuple(own)
+            host.running = set(own)
             for local_rank, rank in enumerate(own):
-                self._ranks[rank] = _Rank(rank, local_rank, index)
+                self._ranks[rank] = RankEntry(rank, local_rank, index)
         self._starting = set(self._ranks)
 
     def prepared(self, host: int, now: float) -> None:
@@ -219,6 +159,7 @@ class RunMachine:
         if rank in self._ranks:
             entry = self._ranks[rank]
             entry.error, entry.ended_at = error, at
+            self._note_end(entry, now)
             self._stop(now, self._grace, f"rank {rank} could not be started")
 
     def exited(self, end: Exited, now: float) -> None:
@@ -231,24 +172,55 @@ class RunMachine:
         entry.stopped, entry.killed, entry.outlived_term = end.stopped, end.killed, end.outlived_term
         entry.is_disk_full, entry.tail = end.is_disk_full, end.tail
         name = self._hosts[entry.host].name
+        self._note_end(entry, now)
         if end.stopped:
             if not self._is_adopted:  # else the order to stop is one of the facts still to come
                 self._stop(now, self._grace, f"host {name} stopped its trainers")
         elif end.code != 0 and self._stops_on_failure:
             self._stop(now, self._grace, f"rank {end.rank} on {name} failed")
 
+    def _note_end(self, entry: RankEntry, now: float) -> None:
+        host = self._hosts[entry.host]
+        host.running.discard(entry.rank)
+        if not host.running:
+            self._expect_end(entry.host, now)
+
+    @property
+    def have_all_ended(self) -> bool:
+        """Every rank has: what the user or the clock do from now on is about output and proof, not about the result."""
+        return bool(self._ranks) and not any(host.running for host in self._hosts)
+
     # -- hosts -----------------------------------------------------------------------------------------------------
     def done(self, host: int, leftovers: Sequence[int], swept: int, reasons: Sequence[str] = ()) -> None:
         entry = self._hosts[host]
         entry.is_done = True
+        self._patience.forget(host)
         entry.leftovers, entry.reasons, entry.swept = tuple(leftovers), tuple(reasons), swept
         entry.is_confirmed = not leftovers
 
     def settled(self, host: int, now: float) -> None:
         """The host has nothing more to say."""
         self._unsettled.discard(host)
+        self._patience.forget(host)
         self.give_up(now, ExitStatus.HOST_LOST, f"host {self._hosts[host].name} stopped before the start")
         self._look_for_end(now)
+
+    def link_lost(self, host: int) -> None:
+        """Its link is looked for: how long is not this machine's business."""
+        self._hosts[host].is_away = True
+        self._patience.forget(host)
+
+    def link_back(self, host: int, now: float) -> None:
+        """The agent is heard again; an order to stop reaches it only now."""
+        self._hosts[host].is_away = False
+        self._expect_end(host, now)
+
+    def _expect_end(self, host: int, now: float) -> None:
+        entry = self._hosts[host]
+        if entry.is_done or entry.is_away or host not in self._unsettled:
+            return
+        if self._grace_given is not None or not entry.running:
+            self._patience.expect(host, now, self._grace if self._grace_given is None else self._grace_given)
 
     def lost(self, host: int, reason: str, lost_at: float, is_clean: bool, now: float) -> None:
         """No link will come back.
@@ -262,6 +234,7 @@ class RunMachine:
             return
         self._unsettled.discard(host)
         entry.lost, entry.lost_at, entry.is_confirmed = reason, lost_at, is_clean
+        self._patience.forget(host)
         if self.state in (R.CONNECTING, R.PREPARING):
             self.give_up(now, ExitStatus.HOST_UNUSABLE, f"{entry.name}: {reason}")
             return
@@ -274,22 +247,26 @@ class RunMachine:
         """The host will be told as lost once it is known what is left there; the others are stopped at once."""
         name = self._hosts[host].name
         if self.state in (R.STARTING, R.RUNNING, R.STOPPING):
-            self._blame(_Cause(lost_at, ExitStatus.HOST_LOST, f"host {name} was lost: {reason}"))
+            self._blame(Cause(lost_at, ExitStatus.HOST_LOST, f"host {name} was lost: {reason}"))
             self._stop(now, self._grace, f"host {name} was lost")
 
-    def _blame(self, cause: _Cause) -> None:
+    def _blame(self, cause: Cause) -> None:
         if self._cause is None or cause.at < self._cause.at:
             self._cause = cause
 
     # -- the user and the clock ------------------------------------------------------------------------------------
     def interrupt(self, now: float, exit_status: int, name: str) -> None:
-        """Once stops, twice kills, three times leaves."""
+        """Once stops, twice kills, three times leaves. When all ranks have ended, once leaves output on the hosts."""
         self._interrupts += 1
         if self.state in (R.CONNECTING, R.PREPARING):
             self.give_up(now, exit_status, f"{name} before the start")
         elif self._interrupts == 1:
-            self._interrupt_cause(now, exit_status, name)
-            self._stop(now, self._grace, name)
+            if self.have_all_ended:
+                reason = f"{name} when all had ended; output that was not read stays on the hosts"
+                self._stop(now, self._grace, reason, is_hurried=True)
+            else:
+                self._interrupt_cause(now, exit_status, name)
+                self._stop(now, self._grace, name)
         elif self._interrupts == 2:
             self._stop(now, 0.0, f"{name} again", is_hurried=True)
         elif self._interrupts == LEAVING:
@@ -298,14 +275,15 @@ class RunMachine:
 
     def _interrupt_cause(self, now: float, exit_status: int, name: str) -> None:
         if self.state in (R.STARTING, R.RUNNING):
-            self._blame(_Cause(now, exit_status, f"interrupted by {name}"))
+            self._blame(Cause(now, exit_status, f"interrupted by {name}"))
 
     def stop_asked(self, now: float, grace: float, reason: str, is_orphaned: bool = False) -> None:
         """Somebody stops the run on a host: the others follow. The agent itself, when its link was away too long."""
         self.give_up(now, ExitStatus.TERMINATED, f"stopped before the start: {reason}")
         if self.state in (R.STARTING, R.RUNNING):
             status = ExitStatus.HOST_LOST if is_orphaned else ExitStatus.TERMINATED
-            self._blame(_Cause(now, status, f"stopped: {reason}"))
+            if not self.have_all_ended:
+                self._blame(Cause(now, status, f"stopped: {reason}"))
             self._stop(now, grace, reason, is_hurried=grace == 0.0 < self._grace)
         elif self.state is R.STOPPING and grace == 0.0:
             self._stop(now, 0.0, reason, is_hurried=True)
@@ -314,18 +292,37 @@ class RunMachine:
         reason = f"timed out after {seconds:g} s"
         if self.state in (R.CONNECTING, R.PREPARING):
             self.give_up(now, ExitStatus.TIMED_OUT, reason)
-        elif self.state in (R.STARTING, R.RUNNING):
-            self._blame(_Cause(now, ExitStatus.TIMED_OUT, reason))
+        elif self.state in (R.STARTING, R.RUNNING) and not self.have_all_ended:
+            self._blame(Cause(now, ExitStatus.TIMED_OUT, reason))
             self._stop(now, self._grace, reason)
+        elif self.state is not R.DONE:  # it ends already, and not in time
+            self._stop(now, 0.0, reason, is_hurried=True)
+
+    @property
+    def deadline(self) -> float | None:
+        """When to call `on_time`."""
+        times = (self._patience.deadline, None if self._timeout is None else self._began + self._timeout)
+        return min((at for at in times if at is not None), default=None)
+
+    def on_time(self, now: float) -> None:
+        if self._timeout is not None and now >= self._began + self._timeout:
+            seconds, self._timeout = self._timeout, None
+            self.timed_out(now, seconds)
+        for host, seconds in self._patience.overdue(now):
+            self._actions.append(GiveUpHost(host, f"its agent did not finish within {seconds:.0f} s"))
 
     def _stop(self, now: float, grace: float, reason: str, is_hurried: bool = False) -> None:
         if self.state in (R.CONNECTING, R.PREPARING):
             return  # a host speaks of trainers that nobody has started
         is_first = self.state in (R.STARTING, R.RUNNING)
+        is_harder = self._grace_given is None or grace < self._grace_given
         self._move("stop")
-        if self.state is R.STOPPING and (is_first or (is_hurried and not self._is_hurried)):
+        if self.state is R.STOPPING and (is_first or (is_hurried and (is_harder or not self._is_hurried))):
             self._is_hurried = is_hurried
+            self._grace_given = grace if self._grace_given is None else min(grace, self._grace_given)
             self._actions.append(StopAll(grace, reason, is_hurried))
+            for host in range(len(self._hosts)):
+                self._expect_end(host, now)
 
     def _look_for_end(self, now: float) -> None:
         if self.state in (R.STARTING, R.RUNNING, R.STOPPING) and not self._unsettled:
@@ -337,7 +334,8 @@ class RunMachine:
     # -- the end ---------------------------------------------------------------------------------------------------
     def report(self) -> RunReport:
         """What became of the run; final once the state is DONE."""
-        ranks = tuple(self._outcome(rank) for _, rank in sorted(self._ranks.items()))
+        began = self._started_at or 0.0
+        ranks = tuple(rank.outcome(self._hosts[rank.host].name, began) for _, rank in sorted(self._ranks.items()))
         failed = [r for r in ranks if r.has_failed]
         first = min(failed, key=lambda r: (r.ended_at if r.ended_at is not None else 0.0, r.rank), default=None)
         cause = self._cause
@@ -347,18 +345,7 @@ class RunMachine:
                 cause = None
             else:
                 first = None
-        hosts = tuple(
-            HostOutcome(
-                h.name,
-                h.lost,
-                h.is_confirmed or not h.ranks or self._started_at is None,
-                h.leftovers,
-                h.swept,
-                {name: round(at - self._began, 3) for name, at in h.phases.items()},
-                h.reasons,
-            )
-            for h in self._hosts
-        )
+        hosts = tuple(h.outcome(self._began, self._started_at is not None) for h in self._hosts)
         if first is not None:
             status, reason = status_of(first), f"rank {first.rank} on {first.host}: {describe_end(first)}"
         elif cause is not None:
@@ -376,11 +363,3 @@ class RunMachine:
 
     def _absolute(self, outcome: RankOutcome) -> float:
         return (outcome.ended_at or 0.0) + (self._started_at or 0.0)
-
-    def _outcome(self, entry: _Rank) -> RankOutcome:
-        ended = None if entry.ended_at is None else entry.ended_at - (self._started_at or 0.0)
-        return RankOutcome(
-            entry.rank, entry.local_rank, self._hosts[entry.host].name, entry.pid, entry.code, entry.seconds,
-            entry.stopped, entry.killed, ended, entry.tail, entry.error, entry.is_disk_full,
-            entry.outlived_term,
-        )  # fmt: skip

@@ -111,6 +111,16 @@ class HostSession:
     def deadline(self) -> float | None:
         return self._channel.deadline
 
+    @property
+    def bare_channel(self) -> channel.Channel:
+        """For one who goes on without this session."""
+        return self._channel
+
+    @property
+    def is_proved(self) -> bool:
+        """The agent has said that all is over on its host."""
+        return (messages.DONE, None) in self._told
+
     def receive(self, chunk: bytes, now: float) -> None:
         if chunk:
             self._heard = now

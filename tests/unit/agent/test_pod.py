@@ -12,7 +12,8 @@ from mnspawn_agent.core.pod import (
     PodState,
     Sweep,
 )
-from mnspawn_agent.core.trainer import KILL_LIMIT, SendSignal
+from mnspawn_agent.core.trainer import SendSignal
+from mnspawn_agent.protocol.exits import KILL_LIMIT
 from tests.unit.agent.tables import reachable, terminal
 
 GRACE = 10.0

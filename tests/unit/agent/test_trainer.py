@@ -1,6 +1,7 @@
 import pytest
 
-from mnspawn_agent.core.trainer import ENDED, KILL_LIMIT, MOVES, SendSignal, TrainerMachine, TrainerState
+from mnspawn_agent.core.trainer import ENDED, MOVES, SendSignal, TrainerMachine, TrainerState
+from mnspawn_agent.protocol.exits import KILL_LIMIT
 from tests.unit.agent.tables import reachable, terminal
 
 

@@ -4,18 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mnspawn.core.actions import Dismiss, GiveUpHost, Leave, PrepareAll, StartAll, StopAll
 from mnspawn.core.ends import describe_end
-from mnspawn.core.run import (
-    EOF_SLACK,
-    MOVES,
-    Dismiss,
-    Leave,
-    PrepareAll,
-    RunMachine,
-    RunState,
-    StartAll,
-    StopAll,
-)
+from mnspawn.core.patience import PROOF_LIMIT
+from mnspawn.core.run import EOF_SLACK, MOVES, RunMachine, RunState
 from mnspawn.core.session import Exited
 from mnspawn.errors import ExitStatus
 from tests.unit.agent.tables import reachable, terminal
@@ -528,13 +520,129 @@ def test_a_timeout_stops_the_run(make: Callable[[], RunMachine]) -> None:
     assert settle(run, 62.0).report().exit_status == 124
 
 
-@pytest.mark.parametrize("make", [stopping, done])
-def test_a_timeout_of_a_run_that_ends_already_is_no_news(make: Callable[[], RunMachine]) -> None:
-    run = make()
+def test_a_timeout_of_a_run_that_has_ended_is_no_news() -> None:
+    run = done()
     before = run.report()
     run.timed_out(60.0, 60.0)
     assert run.actions() == []
     assert run.report() == before
+
+
+def test_a_timeout_while_a_failure_stops_the_run_kills_and_does_not_take_the_blame() -> None:
+    run = stopping()
+    run.timed_out(12.0, 12.0)
+    assert run.actions() == [StopAll(0.0, "timed out after 12 s", is_hurried=True)]
+    assert settle(run, 13.0).report().exit_status == 7
+
+
+# -- agents that answer and do not finish
+
+
+def test_an_agent_that_never_finishes_a_stop_counts_as_lost_after_the_grace_and_the_limits() -> None:
+    run = stopping()  # since second 10.1, rank 1 having failed with 7
+    run.done(0, (), 0)
+    run.settled(0, 11.0)
+    assert run.deadline == 10.1 + GRACE + PROOF_LIMIT
+    run.on_time(run.deadline - 0.1)
+    assert run.actions() == []
+    run.on_time(run.deadline)
+    reason = "its agent did not finish within 55 s"
+    assert run.actions() == [GiveUpHost(1, reason)]
+    assert run.deadline is None
+    run.lost(1, reason, 65.1, False, 65.1)
+    report = run.report()
+    assert (run.state, report.exit_status) == (RunState.DONE, 7)
+    assert [(host.lost, host.is_confirmed) for host in report.hosts] == [(None, True), (reason, False)]
+
+
+def test_a_run_that_no_rank_failed_ends_as_one_that_lost_a_host() -> None:
+    run = running()
+    for rank in range(4):
+        exits(run, rank, at=20.0)
+    run.done(0, (), 0)
+    run.settled(0, 20.5)
+    run.on_time(20.1 + GRACE + PROOF_LIMIT)
+    (action,) = run.actions()
+    assert isinstance(action, GiveUpHost)
+    run.lost(1, action.reason, 75.1, True, 75.1)
+    assert run.report().exit_status == 5
+
+
+def test_output_that_comes_slowly_after_the_proof_is_waited_for_as_long_as_it_takes() -> None:
+    run = running()
+    for rank in range(4):
+        exits(run, rank, at=20.0)
+    for host in (0, 1):
+        run.done(host, (), 0)
+    assert run.deadline is None
+
+
+def test_a_second_interrupt_shortens_the_time_that_agents_have() -> None:
+    run = running()
+    run.interrupt(5.0, SIGINT, "SIGINT")
+    assert run.deadline == 5.0 + GRACE + PROOF_LIMIT
+    run.interrupt(6.0, SIGINT, "SIGINT")
+    assert run.deadline == 6.0 + PROOF_LIMIT
+
+
+def test_a_host_without_a_link_has_its_time_from_when_it_is_heard_again() -> None:
+    run = running()
+    run.link_lost(0)
+    run.interrupt(5.0, SIGINT, "SIGINT")
+    run.done(1, (), 0)
+    assert run.deadline is None  # how long a link is looked for is bounded elsewhere
+    run.link_back(0, 15.0)
+    assert run.deadline == 15.0 + GRACE + PROOF_LIMIT
+
+
+def test_a_link_that_is_lost_and_found_while_ranks_run_has_no_end_to_expect() -> None:
+    run = running()
+    run.link_lost(0)
+    run.link_back(0, 15.0)
+    assert run.deadline is None
+
+
+@pytest.mark.parametrize("make", [starting, running])
+def test_a_timeout_bounds_agents_that_never_answer(make: Callable[[], RunMachine]) -> None:
+    run = make()
+    run.timed_out(60.0, 60.0)
+    assert run.deadline == 60.0 + GRACE + PROOF_LIMIT
+
+
+# -- all ranks have ended: the result stands
+
+
+def ended(code: int) -> RunMachine:
+    """At second 20; the hosts have proved nothing yet, and their output is on its way."""
+    run = running()
+    for rank in range(4):
+        exits(run, rank, code=code if rank == 2 else 0, at=20.0)
+    run.actions()
+    return run
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_when_all_ranks_have_ended_nothing_that_comes_replaces_their_status(code: int) -> None:
+    happenings: list[Callable[[RunMachine], None]] = [
+        lambda run: run.interrupt(20.1, SIGINT, "SIGINT"),
+        lambda run: run.interrupt(20.1, ExitStatus.TERMINATED, "SIGTERM"),
+        lambda run: run.timed_out(20.1, 20.0),
+        lambda run: run.stop_asked(20.1, 5.0, "asked for by mnspawn stop"),
+    ]
+    for happen in happenings:
+        run = ended(code)
+        happen(run)
+        assert settle(run, 21.0).report().exit_status == code
+
+
+def test_an_interrupt_then_leaves_output_on_the_hosts_instead_of_waiting_for_who_reads_it() -> None:
+    run = ended(0)
+    run.interrupt(20.1, SIGINT, "SIGINT")
+    (action,) = run.actions()
+    assert isinstance(action, StopAll)
+    assert (action.grace, action.is_hurried) == (GRACE, True)
+    run.interrupt(20.2, SIGINT, "SIGINT")
+    assert run.actions() == [StopAll(0.0, "SIGINT again", is_hurried=True)]
 
 
 # -- a run that others started

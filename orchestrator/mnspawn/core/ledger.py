@@ -1,0 +1,61 @@
+"""What the machine of a run notes of its hosts and ranks, and the report's words for it. No I/O and no clock."""
+
+from dataclasses import dataclass, field
+
+from ..report import HostOutcome, RankOutcome
+
+
+@dataclass(slots=True)
+class HostEntry:
+    name: str
+    ranks: tuple[int, ...] = ()
+    running: set[int] = field(default_factory=set)  # ranks of which no end is known
+    is_away: bool = False  # its link is lost and may come back
+    is_done: bool = False  # its agent proved that nothing is left
+    lost: str | None = None
+    lost_at: float | None = None
+    is_confirmed: bool = False
+    leftovers: tuple[int, ...] = ()
+    reasons: tuple[str, ...] = ()
+    swept: int = 0
+    phases: dict[str, float] = field(default_factory=dict)  # when they were reached
+
+    def outcome(self, began: float, has_started: bool) -> HostOutcome:
+        """As the report has it; the run began at `began`."""
+        is_confirmed = self.is_confirmed or not self.ranks or not has_started
+        phases = {name: round(at - began, 3) for name, at in self.phases.items()}
+        return HostOutcome(self.name, self.lost, is_confirmed, self.leftovers, self.swept, phases, self.reasons)
+
+
+@dataclass(slots=True)
+class RankEntry:
+    rank: int
+    local_rank: int
+    host: int
+    pid: int | None = None
+    code: int | None = None
+    seconds: float | None = None
+    stopped: bool = False
+    killed: bool = False
+    outlived_term: bool = False
+    is_disk_full: bool = False
+    ended_at: float | None = None
+    tail: tuple[str, ...] = ()
+    error: str | None = None
+
+    def outcome(self, host: str, began: float) -> RankOutcome:
+        """As the report has it; the ranks were started at `began`."""
+        ended = None if self.ended_at is None else self.ended_at - began
+        return RankOutcome(
+            self.rank, self.local_rank, host, self.pid, self.code, self.seconds, self.stopped, self.killed, ended,
+            self.tail, self.error, self.is_disk_full, self.outlived_term,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why the run ends badly, when it is no rank's fault."""
+
+    at: float
+    exit_status: int
+    reason: str

@@ -1,0 +1,38 @@
+"""How long hosts have to prove that nothing of a run is left on them, once they are to stop. No I/O and no clock."""
+
+from mnspawn_agent.protocol.exits import KILL_LIMIT
+
+# What an agent said comes behind output that is on its way: a window of 4 MiB takes this long over 1 Mbit/s.
+MARGIN = 35.0
+# After the grace: KILL for the trainers, then for what else is found; either can outlive it.
+PROOF_LIMIT = 2 * KILL_LIMIT + MARGIN
+
+
+class Patience:
+    """By host, when its agent counts as one that does not finish. Hosts without a link are waited for elsewhere."""
+
+    def __init__(self) -> None:
+        self._until: dict[int, tuple[float, float]] = {}
+
+    def expect(self, host: int, now: float, grace: float) -> None:
+        """The host was told to stop with this grace, or its trainers have ended; asking again only shortens."""
+        seconds = grace + PROOF_LIMIT
+        before, _ = self._until.get(host, (now + seconds, 0.0))
+        if now + seconds <= before:
+            self._until[host] = (now + seconds, seconds)
+
+    def forget(self, host: int) -> None:
+        """The proof is there, or nobody waits for it any more."""
+        self._until.pop(host, None)
+
+    @property
+    def deadline(self) -> float | None:
+        """When to ask for `overdue`."""
+        return min((until for until, _ in self._until.values()), default=None)
+
+    def overdue(self, now: float) -> list[tuple[int, float]]:
+        """(host, seconds that it had) of hosts whose time is over; each once."""
+        over = [(host, seconds) for host, (until, seconds) in self._until.items() if now >= until]
+        for host, _ in over:
+            del self._until[host]
+        return over
