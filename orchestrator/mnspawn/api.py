@@ -7,7 +7,7 @@ from mnspawn_inventory import Host
 from .core.pods import Pod, PodStatus
 from .engine.ask import Answer
 from .engine.control import Control
-from .engine.drive import Detached
+from .engine.detaching import Detached
 from .engine.registry import KnownRun
 from .engine.request import Listener, RunRequest
 from .engine.watching import Sight, ViewOptions

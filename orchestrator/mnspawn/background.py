@@ -177,11 +177,13 @@ _running: set[Background] = set()
 
 def _only(error: BaseException) -> BaseException:
     """The one error inside groups; a mishap of ours is told as such."""
+    notes = list(getattr(error, "__notes__", ()))
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, MnspawnError):
         return error
-    ours = InternalError(f"{type(error).__name__}: {error}", hint="this is a bug in mnspawn, please report it")
+    found = "; ".join([f"{type(error).__name__}: {error}", *notes])
+    ours = InternalError(found, hint="this is a bug in mnspawn, please report it")
     ours.__cause__ = error
     return ours
 

@@ -10,7 +10,6 @@ from ..protocol.exits import KILL_LIMIT, as_shell_status, from_wait_status
 from . import reaper, rundir
 
 
-
 def split(unneeded: Iterable[int] = ()) -> Tuple[int, int]:
     """Fork: the agent goes on in the child, this process becomes its guardian and never returns.
 

@@ -25,7 +25,7 @@ LEFT_LIMIT = 0.5  # seconds that output gets to be written once the user has lef
 async def closing(outcome: Awaitable[T], listeners: Sequence[Listener]) -> T:
     """Whatever is said after this stands behind all output.
 
-    A stopped reader (`| less`) keeps us until it has read all; unless the user wants out, now or by having left.
+    A stopped reader (`| less`) keeps us until it has read all; unless the user wants out, now or by a signal before.
     """
     async with contextlib.AsyncExitStack() as stack:
         for listener in reversed(listeners):
@@ -33,9 +33,15 @@ async def closing(outcome: Awaitable[T], listeners: Sequence[Listener]) -> T:
         result = await outcome
         closer = asyncio.current_task()
         assert closer is not None
-        limit = LEFT_LIMIT if getattr(result, "has_left", False) else None
+
+        def urge(number: object) -> None:
+            interrupts.urge()
+            closer.cancel()
+
+        is_over = interrupts.is_urged() or getattr(result, "has_left", False)
+        limit = LEFT_LIMIT if is_over else None
         try:
-            with interrupts.handled(lambda number: void(closer.cancel()), void, void):
+            with interrupts.handled(urge, void, void):
                 async with asyncio.timeout(limit):
                     await stack.aclose()
         except (asyncio.CancelledError, TimeoutError):

@@ -13,9 +13,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_standard_streams()
     if words[:1] == ["--version"]:
         return _print_version()
+    give_back = _take_signals()
     status = guard(lambda: _dispatch(words), words)
     if argv is None:
-        _heed_no_interrupts()
+        _heed_no_signals()
+    else:
+        give_back()
     return status
 
 
@@ -26,7 +29,7 @@ def guard(command: Callable[[], int], words: Sequence[str] = ()) -> int:
     except SystemExit as exc:  # typer's own: completion, and help into a closed pipe
         return exc.code if isinstance(exc.code, int) else int(exc.code is not None)
     except KeyboardInterrupt:
-        _heed_no_interrupts()
+        _heed_no_signals()
         from mnspawn.errors import ExitStatus
 
         return ExitStatus.INTERRUPTED
@@ -34,13 +37,22 @@ def guard(command: Callable[[], int], words: Sequence[str] = ()) -> int:
         return _say(exc, words)
 
 
-def _heed_no_interrupts() -> None:
-    """All is said and the interpreter goes; a second Ctrl-C would put a traceback or a signal in the status's place."""
+def _heed_no_signals() -> None:
+    """All is said and the interpreter goes; one more signal would put a traceback or itself in the status's place."""
     import contextlib
     import signal
 
-    with contextlib.suppress(ValueError):  # not the main thread, where nobody may: then Ctrl-C does not come to us
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(ValueError):  # not the main thread, where nobody may: then they do not come to us
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _take_signals() -> Callable[[], None]:
+    """A run's handlers stay to keep its result safe; gives what a process that goes on gets its own back with."""
+    from mnspawn.engine import interrupts
+
+    before = interrupts.forget()
+    return lambda: interrupts.restore(before)
 
 
 def _dispatch(words: list[str]) -> int:
@@ -56,9 +68,11 @@ def _say(error: BaseException, words: Sequence[str]) -> int:
     from mnspawn_inventory.errors import InventoryError
 
     causes = list(_leaves(error))
+    notes = [note for one in (error, *causes) for note in getattr(one, "__notes__", ())]
     for cause in causes:
         if isinstance(cause, MnspawnError) and not isinstance(cause, InternalError):
             render.print_error(cause)
+            render.print_ours(line for note in notes for line in told(note))
             return cause.exit_status
         if isinstance(cause, InventoryError):
             render.print_ours(told(str(cause), cause.hint))
@@ -73,6 +87,7 @@ def _say(error: BaseException, words: Sequence[str]) -> int:
     found = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
     hint = None if _wants_traceback(words) else "MNSPAWN_DEBUG=1 in the environment shows where"
     render.print_ours(told(f"this is a bug in mnspawn, please report it: {found}", hint))
+    render.print_ours(line for note in notes for line in told(note))
     return ExitStatus.INTERNAL
 
 

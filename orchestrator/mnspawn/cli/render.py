@@ -6,15 +6,17 @@ import os
 import select
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TextIO
 
 from mnspawn.cli.words import counted, error_lines, summary, visible
+from mnspawn.engine import interrupts
 from mnspawn.errors import MnspawnError, UsageError
 from mnspawn.report import RunReport
 
 _colours = "auto"  # what --color said
 LONGEST_VALUE = 300  # of a variable or an argument in --dry-run's text, in characters; --json has them whole
+LOOK = 100  # milliseconds between two looks whether a reader that has stopped is still waited for
 _ALARM = "\x1b[1;31m"
 _PLAIN = "\x1b[0m"
 
@@ -25,20 +27,26 @@ def print_error(error: MnspawnError) -> None:
 
 
 def print_summary(report: RunReport) -> None:
-    """The end of a run that did not go well, on stderr; nothing for one that did."""
-    if not report.has_left or _takes_more(sys.stderr):
-        print_ours(summary(report))
+    """The end of a run that did not go well, on stderr; nothing for one that did.
+
+    A stopped reader is waited for, until a signal says that nobody wants to.
+    """
+    _print_ours(summary(report), lambda block: _write_while_waited_for(sys.stderr, block, report.has_left))
 
 
 def print_ours(lines: Iterable[str]) -> None:
     """Lines of ours on stderr; their `mnspawn:` stands out on terminals."""
+    _print_ours(lines, lambda text: _write(sys.stderr, text))
+
+
+def _print_ours(lines: Iterable[str], write: Callable[[str], None]) -> None:
     text = "".join(f"{line}\n" for line in lines)
     if has_colours(sys.stderr):
         text = "".join(
             f"{_ALARM}mnspawn:{_PLAIN}{line[8:]}" if line.startswith("mnspawn:") else line
             for line in text.splitlines(keepends=True)
         )
-    _write(sys.stderr, text)
+    write(text)
 
 
 def print_out(text: str) -> None:
@@ -115,16 +123,24 @@ def _variables(items: Iterable[tuple[str, str]]) -> list[str]:
     return [f"    {visible(name)}={shown(value) if value else ''}" for name, value in sorted(items)]
 
 
-def _takes_more(stream: TextIO) -> bool:
-    """It can be written without waiting: its reader has not stopped."""
+def _write_while_waited_for(stream: TextIO, text: str, has_left: bool) -> None:
+    """Write while the reader takes it, or while nobody has sent a signal that says not to wait for it."""
     poll = select.poll()
     poll.register(stream, select.POLLOUT)
-    return bool(poll.poll(0))
+    rest = text.encode("utf-8", "backslashreplace")
+    while rest:
+        is_over = has_left or interrupts.is_urged()
+        if poll.poll(0 if is_over else LOOK):
+            # no more than what a pipe that can be written takes without waiting
+            _write(stream, rest[: select.PIPE_BUF])
+            rest = rest[select.PIPE_BUF :]
+        elif is_over:
+            return
 
 
-def _write(stream: TextIO, text: str) -> None:
+def _write(stream: TextIO, text: str | bytes) -> None:
     try:
-        stream.buffer.write(text.encode("utf-8", "backslashreplace"))
+        stream.buffer.write(text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace"))
         stream.buffer.flush()
     except OSError as exc:
         if stream is sys.stdout and exc.errno not in (errno.EPIPE, errno.EIO):

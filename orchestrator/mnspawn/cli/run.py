@@ -10,7 +10,7 @@ from mnspawn import api, compose
 from mnspawn.api import Detached, RunRequest
 from mnspawn.cli import render
 from mnspawn.cli.console import closing, listeners_of
-from mnspawn.cli.words import told
+from mnspawn.cli.words import fold_hosts, told
 from mnspawn.compose import program_of
 from mnspawn.engine.registry import Registry, default_root
 from mnspawn.errors import ExitStatus, UsageError
@@ -41,22 +41,29 @@ def perform(settings: Settings, words: Sequence[str]) -> int:
         return ExitStatus.OK
     outcome = asyncio.run(closing(api.run(request, listeners), listeners))
     if isinstance(outcome, Detached):
-        return say_detached(outcome.run, settings.detach)
+        return say_detached(outcome.run, settings.detach, outcome.unheard, settings.orphan_grace)
     render.print_summary(outcome)
     return outcome.exit_status
 
 
-def say_detached(run: str, is_asked: bool) -> int:
+def say_detached(run: str, is_asked: bool, unheard: Sequence[str] = (), orphan_grace: float = 0.0) -> int:
     """The run goes on without us: leave somebody who looks after it, and say how to come back to it.
 
     Arguments:
         is_asked: by --detach; then the run's id is the command's result, on stdout.
+        unheard: hosts whose agents have not acknowledged it.
+        orphan_grace: seconds after which those stop their ranks, should they not have heard.
     """
     from mnspawn.engine import keeper
 
     if is_asked:
         render.print_out(f"{run}\n")
     lines = [f"mnspawn: run {run} goes on; mnspawn attach {run} takes it over, mnspawn stop {run} ends it"]
+    if unheard:
+        problem = (
+            f"not confirmed: {fold_hosts(unheard)} may not know of it and then stops the run in {orphan_grace:g} s"
+        )
+        lines += told(problem, f"mnspawn status {run} tells how it stands")
     root = default_root(os.environ)
     if Registry(root).tender(run) is None and not keeper.start(root, run):
         lines += told("nobody looks after it: a failing rank stops its own host only, until somebody attaches")

@@ -24,10 +24,15 @@ class Payer(Protocol):
 
 
 class Audience:
-    """The listeners of one run."""
+    """The listeners of one run.
 
-    def __init__(self, listeners: Sequence[Listener]) -> None:
+    Args:
+        on_bug: takes what a listener raises where no task is; without it that is only logged.
+    """
+
+    def __init__(self, listeners: Sequence[Listener], on_bug: Callable[[Exception], None] | None = None) -> None:
         self._listeners = listeners
+        self._on_bug = on_bug
         self._debtors: list[Payer] = []
         self._loop = asyncio.get_running_loop()
         for listener in listeners:
@@ -73,7 +78,15 @@ class Audience:
 
     # -- credit ----------------------------------------------------------------------------------------------------
     def _wake(self) -> None:
-        self._loop.call_soon_threadsafe(self.release_credit)
+        self._loop.call_soon_threadsafe(self._go_on)
+
+    def _go_on(self) -> None:
+        try:
+            self.release_credit()
+        except Exception as exc:  # no task is here that could raise it
+            if self._on_bug is None:
+                raise
+            self._on_bug(exc)
 
     def owe(self, payer: Payer, count: int) -> None:
         """So many bytes of a host were passed on: it gets credit for them, now or when the listeners have caught up."""

@@ -3,16 +3,15 @@
 import asyncio
 import contextlib
 import logging
-import secrets
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from mnspawn_agent.protocol import messages
 
 from .. import events as seen
+from ..core import actions
 from ..core import run as policy
 from ..core import session as said
 from ..errors import ExitStatus, HostError, MnspawnError, NothingWritable, UsageError
@@ -22,24 +21,20 @@ from ..transport.base import Connection
 from . import interrupts, prepare
 from .answers import Answers
 from .audience import OUTPUT_STREAMS, Audience
+from .clock import keep_time
 from .control import Control
-from .link import HostLink
+from .detaching import Detached, Detaching
+from .emergency import Emergency
+from .guard import guarded
+from .link import HOPELESS, HostLink, Verdict
 from .record import Record
 from .request import Listener, RunRequest
 from .sites import Reached, reach
 
 log = logging.getLogger(__name__)
 
-DETACH_LIMIT, DETACH_LOOK = 10.0, 0.02  # seconds for agents to acknowledge, and between two looks
 STARTED = (policy.RunState.STARTING, policy.RunState.RUNNING, policy.RunState.STOPPING)
 LINGER = 3.0  # seconds for agents to go when all is known
-
-
-@dataclass(frozen=True, slots=True)
-class Detached:
-    """The run goes on without us."""
-
-    run: str
 
 
 class Drive:
@@ -57,14 +52,16 @@ class Drive:
         self._listeners = listeners
         self._is_dry = is_dry
         self._control = control or Control()
-        self._run = request.run or make_run_id()
+        self._run = request.run or prepare.make_run_id()
         self._links: list[HostLink] = []  # none while hosts are looked for: listeners may already ask for credit
         self._error: MnspawnError | None = None
         self._plan: LaunchPlan | None = None
         self._preparation: prepare.Preparation | None = None
         self._finished = asyncio.Event()
         self._has_left = False
-        self._is_detached = False
+        self._has_result = False
+        self._bug: Exception | None = None
+        self._emergency = Emergency(request.grace)
         self._skipped: frozenset[seen.Stream] = frozenset()
 
     async def execute(self) -> RunReport | LaunchPlan | Detached:
@@ -72,7 +69,7 @@ class Drive:
         prepare.check_request(self._request, self._run)
         self._cargo = prepare.load_cargo(self._request)
         self._loop = asyncio.get_running_loop()
-        self._audience = Audience(self._listeners)
+        self._audience = Audience(self._listeners, self.note_bug)
         if self._request.is_detached and self._request.sandbox:
             raise UsageError("expected hosts that outlive this command, found a sandbox", place="--detach")
         async with reach(self._request) as reached:
@@ -82,62 +79,55 @@ class Drive:
                 return await self._execute(reached)
 
     async def _execute(self, reached: Reached) -> RunReport | LaunchPlan | Detached:
-        names = [host.name for host in self._hosts]
-        self._answers = Answers(names, self._request.program.target)
+        request, names = self._request, [host.name for host in self._hosts]
+        self._answers = Answers(names, request.program.target)
         self._machine = policy.RunMachine(
-            self._run, names, self._request.grace, self._loop.time(), self._request.stops_on_failure
+            self._run, names, request.grace, self._loop.time(), request.stops_on_failure, request.timeout
         )
         self._links = [
-            HostLink(index, host.name, reached, self._request, self._run, partial(self._deliver, index))
-            for index, host in enumerate(self._hosts)
+            HostLink(index, name, reached, request, self._run, partial(self._deliver, index))
+            for index, name in enumerate(names)
         ]
-        with self._signals():
-            async with asyncio.TaskGroup() as group:
-                self._group = group
-                tasks = [group.create_task(self._serve(reached), name="serve")]
-                self._control.bind(self)
-                if self._request.timeout is not None:
-                    tasks.append(group.create_task(self._watch_time(self._request.timeout), name="timeout"))
-                await self._finished.wait()
-                self._control.release()
-                if not self._has_left:
-                    await self._let_agents_go()
-                for task in tasks:
-                    task.cancel()
-        return self._conclude()
+        self._detaching = Detaching(self._machine, self._links, request, self._audience.notice)
+        calls = self._interrupt, self._pass_signal, self._detach, lambda: self._has_result
+        with interrupts.handled(*calls) if request.handle_signals else contextlib.nullcontext():
+            try:
+                await self._drive(reached)
+                return self._conclude()
+            except BaseException as exc:
+                await self._emergency.stop_after(exc, self._links)
+                raise
+            finally:
+                async with asyncio.TaskGroup() as closing:
+                    for link in self._links:
+                        closing.create_task(link.close())
 
-    def _signals(self) -> contextlib.AbstractContextManager[None]:
-        if not self._request.handle_signals:
-            return contextlib.nullcontext()
-        return interrupts.handled(self._interrupt, self._pass_signal, self._detach)
+    async def _drive(self, reached: Reached) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            tasks = [group.create_task(part) for part in (self._serve(reached), keep_time(self._machine, self._act))]
+            self._control.bind(self)
+            await self._finished.wait()
+            self._control.release()
+            if self._bug is not None:
+                raise self._bug
+            if not self._has_left:
+                await self._let_agents_go()
+            for task in tasks:
+                task.cancel()
 
-    def _detach(self) -> None:
-        """Let go of a run whose ranks all run: the agents go on without us."""
-        if self._machine.state is not policy.RunState.RUNNING or self._is_detached or self._request.sandbox:
-            return
-        self._is_detached = True
-        for link in self._links:
-            link.send(messages.DETACH)
-        self._group.create_task(self._watch_detaching(), name="detach")
-
-    async def _watch_detaching(self) -> None:
-        """Go only when every agent has heard that we do: one that has not would take our going for a loss."""
-        deadline = self._loop.time() + DETACH_LIMIT
-        while self._has_unheard() and self._loop.time() < deadline:  # noqa: ASYNC110 - sessions have no event for it
-            await asyncio.sleep(DETACH_LOOK)
-        self._has_left = True
+    def note_bug(self, error: Exception) -> None:
+        """It was raised where no task is: there it would only be logged, and the run would wait for ever."""
+        self._bug = self._bug or error
         self._finished.set()
-
-    def _has_unheard(self) -> bool:
-        return any(link.session.unacknowledged_bytes and not link.is_settled for link in self._links)
 
     def _conclude(self) -> RunReport | LaunchPlan | Detached:
         if self._error is not None:
             raise self._error
         if self._plan is not None and self._is_dry:
             return self._plan
-        if self._is_detached and self._machine.state is policy.RunState.RUNNING:
-            return Detached(self._run)
+        if self._detaching.outcome is not None:
+            return self._detaching.outcome
         report = self._machine.report()
         if report.exit_status == ExitStatus.HOST_UNUSABLE and (error := self._answers.unusable()) is not None:
             raise error
@@ -145,6 +135,7 @@ class Drive:
             raise error
         self._audience.tell(seen.RunFinished(time.time(), self._run, report.exit_status, report.describe()))
         self._record.end(report)
+        self._has_result = True
         return report
 
     # -- tasks -----------------------------------------------------------------------------------------------------
@@ -164,40 +155,40 @@ class Drive:
             while True:
                 lost = await link.pump()
                 if link.is_settled or self._machine.state is policy.RunState.DONE:
-                    return
+                    break
                 if self._machine.state in (policy.RunState.CONNECTING, policy.RunState.PREPARING) or self._is_dry:
                     self._fail(link.index, await link.explain(lost))
-                    return await link.give_up(lost)
+                    await link.give_up(lost)
+                    break
                 if not await self._come_back(link, lost):
-                    return
+                    break
         except HostError as exc:
             self._fail(link.index, exc)
-        finally:
-            await link.close()
+        await link.close()  # not after anything else: who stops the run then needs it
 
     async def _come_back(self, link: HostLink, lost: said.LinkLost) -> bool:
         """Redial a host whose link broke; False when it counts as lost."""
         began = self._loop.time()
         lost_at = began if lost.kind == "eof" else lost.last_heard
-        if lost.kind == "nonsense":
+        if lost.kind in HOPELESS:
             self._machine.condemn(link.index, lost.detail, lost_at, began)
             self._act()
         else:
             self._audience.tell(seen.HostLinkLost(time.time(), link.name, lost.detail))
+        self._machine.link_lost(link.index)
         verdict = await link.find_again(lost, lost_at + self._request.orphan_grace)
         now = self._loop.time()
         if verdict is None:
             self._audience.tell(seen.HostLinkBack(time.time(), link.name, now - lost_at))
+            self._machine.link_back(link.index, now)
             return True
-        link.is_settled = True
-        self._audience.tell(seen.HostLost(time.time(), link.name, verdict.reason))
-        self._machine.lost(link.index, verdict.reason, lost_at, verdict.is_clean, now)
-        self._act()
+        self._lose(link, verdict, lost_at)
         return False
 
-    async def _watch_time(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        self._machine.timed_out(self._loop.time(), seconds)
+    def _lose(self, link: HostLink, verdict: Verdict, lost_at: float) -> None:
+        link.is_settled = True
+        self._audience.tell(seen.HostLost(time.time(), link.name, verdict.reason))
+        self._machine.lost(link.index, verdict.reason, lost_at, verdict.is_clean, self._loop.time())
         self._act()
 
     async def _let_agents_go(self) -> None:
@@ -206,20 +197,38 @@ class Drive:
         if tasks:
             await asyncio.wait(tasks, timeout=LINGER)
 
+    def _leave(self) -> None:
+        self._has_left = True
+        self._finished.set()
+
     # -- facts -----------------------------------------------------------------------------------------------------
+    @guarded
     def _interrupt(self, number: signal.Signals) -> None:
-        self._machine.interrupt(self._loop.time(), interrupts.SIGNAL_STATUS[number], number.name)
+        if self._emergency.is_on:
+            self._emergency.urge()
+            return
+        if self._machine.have_all_ended:
+            interrupts.urge()
+        self._machine.interrupt(self._loop.time(), interrupts.STATUS[number], number.name)
         self._act()
 
     def _pass_signal(self, number: signal.Signals) -> None:
         self.signal_ranks(number.name, None)
 
+    @guarded
+    def _detach(self) -> None:
+        """Let go of the run as soon as all its ranks run: the agents go on without us."""
+        self._detaching.want()
+        self._act()
+
+    @guarded
     def signal_ranks(self, name: str, ranks: Sequence[int] | None) -> None:
         """Send a signal to the groups of ranks that run; None for all."""
         if self._machine.state in (policy.RunState.STARTING, policy.RunState.RUNNING):
             for link in self._links:
                 link.send(messages.SIGNAL, signal=name, ranks=None if ranks is None else list(ranks))
 
+    @guarded
     def stop(self, grace: float, reason: str) -> None:
         """End every rank, or give the run up when nothing was started yet."""
         now = self._loop.time()
@@ -233,12 +242,14 @@ class Drive:
         self._answers.failed(index, error)
         self._audience.tell(seen.HostFailed(time.time(), self._hosts[index].name, error.message))
         self._look_for_answers()
+        self._act()
 
     def _look_for_answers(self) -> None:
         """All bad hosts are reported together: once every host has answered."""
         if self._answers.are_unusable:
             self._machine.give_up(self._loop.time(), ExitStatus.HOST_UNUSABLE, "hosts can't be used")
-            self._act()
+        elif self._answers.are_refusals:
+            self._machine.give_up(self._loop.time(), ExitStatus.PLAN_REFUSED, "hosts refused the plan")
 
     def _deliver(self, index: int) -> None:
         link = self._links[index]
@@ -264,10 +275,10 @@ class Drive:
                 machine.phase(link.index, "prepared", now)
                 machine.prepared(link.index, now)
                 self._answers.taken(link.index)
-                self._look_for_refusals()
+                self._look_for_answers()
             case said.Refused(reasons):
                 self._answers.refused(link.index, reasons)
-                self._look_for_refusals()
+                self._look_for_answers()
             case said.Started(rank, pid, at):
                 machine.phase(link.index, "started", at)
                 machine.started(rank, pid)
@@ -306,10 +317,6 @@ class Drive:
         self._machine.connected(link.index)
         self._look_for_answers()
 
-    def _look_for_refusals(self) -> None:
-        if self._answers.are_refusals:
-            self._machine.give_up(self._loop.time(), ExitStatus.PLAN_REFUSED, "hosts refused the plan")
-
     def _local_rank(self, link: HostLink, rank: int) -> int:
         assert self._preparation is not None
         return self._preparation.ranks[link.index].index(rank)
@@ -317,39 +324,41 @@ class Drive:
     # -- actions ---------------------------------------------------------------------------------------------------
     def _act(self) -> None:
         try:
-            while actions := self._machine.actions():
-                for action in actions:
+            while due := self._machine.actions():
+                for action in due:
                     self._do(action)
         except MnspawnError as exc:
             self._abort(exc)
         if self._machine.state is policy.RunState.DONE:
             self._finished.set()
-        elif self._request.is_detached:
-            self._detach()
+        elif self._detaching.is_due and not self._detaching.has_begun:
+            self._detaching.has_begun = True
+            self._group.create_task(self._detaching.perform(self._leave), name="detach")
 
-    def _do(self, action: policy.Action) -> None:
+    def _do(self, action: actions.Action) -> None:
         match action:
-            case policy.PrepareAll():
+            case actions.PrepareAll():
                 hellos = [link.hello for link in self._links if link.hello is not None]
                 self._preparation = prepare.Preparation(self._request, self._run, self._hosts, hellos)
                 self._machine.laid_out(self._preparation.ranks)
                 for link in self._links:
                     link.session.expect(self._preparation.ranks[link.index])
                     link.send_message(self._preparation.message(link.index, self._cargo))
-            case policy.StartAll():
+            case actions.StartAll():
                 self._start_all()
-            case policy.StopAll(grace, reason, is_hurried):
+            case actions.StopAll(grace, reason, is_hurried):
                 self._audience.tell(seen.RunStopping(time.time(), reason, grace <= 0))
                 if is_hurried:
                     self._skip_output(OUTPUT_STREAMS)  # who kills does not wait for gigabytes that are on the hosts
                 for link in self._links:
                     if not link.is_settled:
                         link.send(messages.STOP, grace=grace)
-            case policy.Dismiss():
+            case actions.Dismiss():
                 self._dismiss()
-            case policy.Leave():
-                self._has_left = True
-                self._finished.set()
+            case actions.GiveUpHost(index, reason):
+                self._links[index].lose_patience(reason)
+            case actions.Leave():
+                self._leave()
 
     def _skip_output(self, streams: frozenset[seen.Stream]) -> None:
         """Leave streams on the hosts from now on."""
@@ -372,6 +381,7 @@ class Drive:
             seen.RunStarting(time.time(), self._run, self._plan.layout.world_size, self._plan.describe(reveal=False))
         )
         for link, pod in zip(self._links, self._plan.pods, strict=True):
+            link.is_started = True
             link.send_message(prepare.start_message(pod, self._request.is_forked))
 
     def _abort(self, error: MnspawnError) -> None:
@@ -386,8 +396,3 @@ class Drive:
             link.send(messages.FINISH, keep=False)
             if link.task is not None and link.hello is None:
                 link.task.cancel()
-
-
-def make_run_id() -> str:
-    """Short, unique enough for a person's runs, safe in paths and environments."""
-    return secrets.token_hex(4)

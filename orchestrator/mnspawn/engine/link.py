@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mnspawn_agent.protocol import messages
+from mnspawn_agent.protocol.channel import Channel
 
 from ..core.session import STREAMS, Hello, HostSession, LinkLost, Prepared
 from ..errors import BootstrapError, HostError
@@ -23,6 +24,7 @@ ANSWER_LIMIT = 3.0  # seconds for the agent to answer; it does nothing that take
 BLOB_PIECE = 65536
 BLOB_WINDOW = 2 << 20  # bytes of files that the agent has not acknowledged
 GARBLED_MOST = 3  # wires: somebody can write into one by mistake, into each new one only on purpose
+HOPELESS = ("nonsense", "stuck")  # ways to lose a link whose agent is at fault: it gets no other one
 RETRY_FIRST, RETRY_MOST = 0.2, 2.0
 
 
@@ -45,6 +47,7 @@ class HostLink:
         self.hello: Hello | None = None
         self.prepared: Prepared | None = None
         self.lost: LinkLost | None = None
+        self.is_started = False  # it was told to start its ranks
         self.is_settled = False
         self.owed = 0  # output bytes passed on, for which the agent has not got new credit
         self.task: asyncio.Task[None] | None = None
@@ -123,6 +126,19 @@ class HostLink:
         assert self.lost is not None
         return self.lost
 
+    def lose_patience(self, reason: str) -> None:
+        """The agent answers and does not do what it should: serve it no longer."""
+        now = self._loop.time()
+        self.session.receive(b"", now)
+        self.lost = LinkLost("stuck", reason, now)
+        self._wake.set()
+
+    def seize(self) -> tuple[RemoteProcess, Channel] | None:
+        """The wire, for one who goes on without the session; None when there is none."""
+        if self._process is None or self.session.is_lost:
+            return None
+        return self._process, self.session.bare_channel
+
     async def explain(self, lost: LinkLost) -> HostError:
         """The error for a link that broke before the start."""
         assert self._process is not None
@@ -134,14 +150,14 @@ class HostLink:
 
     async def give_up(self, lost: LinkLost) -> None:
         """Nothing was started. An agent whose link ends goes by itself; one that makes no sense may not."""
-        if lost.kind == "nonsense":
+        if lost.kind in HOPELESS:
             await self._drop_wire()
             await self._bury(lost.detail)
 
     async def find_again(self, lost: LinkLost, deadline: float) -> Verdict | None:
         """A new wire to the same agent; None when it stands, else why the host counts as lost."""
         await self._drop_wire()
-        if lost.kind == "nonsense":
+        if lost.kind in HOPELESS:
             return await self._bury(lost.detail)
         if lost.kind == "silence":
             await self._drop_connection()

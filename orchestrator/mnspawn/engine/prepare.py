@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -249,6 +250,11 @@ def _here() -> str:
         return os.getcwd()
     except FileNotFoundError:  # it was removed under us: then no host has it either
         return "~"
+
+
+def make_run_id() -> str:
+    """Short, unique enough for a person's runs, safe in paths and environments."""
+    return secrets.token_hex(4)
 
 
 def start_message(pod: plan.PodPlan, is_forked: bool = False) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from functools import partial
 from mnspawn_agent.protocol import messages
 
 from .. import events as seen
+from ..core import actions
 from ..core import run as policy
 from ..core import session as said
 from ..errors import ExitStatus, HostError
@@ -338,9 +339,9 @@ class View:
     # -- actions ---------------------------------------------------------------------------------------------------
     def _act(self) -> None:
         for action in self._machine.actions():
-            if isinstance(action, policy.Leave):
+            if isinstance(action, actions.Leave):
                 self._leave()
-            elif isinstance(action, policy.StopAll) and (self._options.is_in_charge or self._options.stop is not None):
+            elif isinstance(action, actions.StopAll) and (self._options.is_in_charge or self._options.stop is not None):
                 self._audience.tell(seen.RunStopping(time.time(), action.reason, action.grace <= 0))
                 for glance in self._glances:
                     self._group.create_task(self._order(glance, "stop", f"{action.grace:g}", self._who), name="order")
@@ -372,7 +373,7 @@ class View:
         if not self._options.is_in_charge or number == signal.SIGHUP:
             self._leave()  # looking ends; a terminal that closes takes nothing with it
             return
-        self._machine.interrupt(self._loop.time(), interrupts.SIGNAL_STATUS[number], number.name)
+        self._machine.interrupt(self._loop.time(), interrupts.STATUS[number], number.name)
         self._act()
 
     def _pass_signal(self, number: signal.Signals) -> None:

@@ -1,6 +1,5 @@
 """The boundary: every error becomes one exit status and a line or two; only our bugs speak of bugs."""
 
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,15 +8,16 @@ import pytest
 
 from mnspawn.cli import main as entry
 from mnspawn.cli.main import guard
+from mnspawn.engine import interrupts
 from mnspawn.errors import AuthRefused, HostsUnusable, InternalError, PlanRefused, UsageError
 from mnspawn_inventory import InventoryError, Origin
 
 
 @pytest.fixture(autouse=True)
 def _interrupts_as_before() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGINT)
+    before = interrupts.forget()
     yield
-    signal.signal(signal.SIGINT, before)
+    interrupts.restore(before)
 
 
 def failing(error: BaseException) -> int:
@@ -93,8 +93,9 @@ def test_version_wherever_it_stands_before_the_script(capfd: pytest.CaptureFixtu
         assert capfd.readouterr() == ("mnspawn 0.1.0\n", "")
 
 
-@pytest.mark.parametrize(("command", "status"), [("os.kill(os.getpid(), signal.SIGINT)", 130), ("return 143", 143)])
-def test_an_interrupt_while_we_go_changes_neither_the_status_nor_what_is_said(command: str, status: int) -> None:
+@pytest.mark.parametrize("late", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"])
+@pytest.mark.parametrize(("command", "status"), [("os.kill(os.getpid(), signal.SIGINT)", 130), ("return 7", 7)])
+def test_a_signal_while_we_go_changes_neither_the_status_nor_what_is_said(command: str, status: int, late: str) -> None:
     code = f"""
 import os, signal, sys
 from mnspawn.cli import main as entry
@@ -103,7 +104,10 @@ def command(words):
     {command}
 entry._dispatch = command
 status = entry.main()
-os.kill(os.getpid(), signal.SIGINT)
+os.kill(os.getpid(), signal.{late})
+class Last:  # the interpreter gives signals their defaults back before it takes its last objects apart
+    def __del__(self, kill=os.kill, pid=os.getpid()): kill(pid, signal.{late})
+sys.last = Last()
 sys.exit(status)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
