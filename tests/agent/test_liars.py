@@ -21,14 +21,9 @@ from mnspawn.transport.memory import MemoryTransport
 from mnspawn_agent.protocol import framing, messages
 from mnspawn_agent.protocol.channel import BEAT, Channel
 from mnspawn_inventory import Host
-from tests.support.liar import Liar, hello, prepared, started
+from tests.support.liar import Liar, exited, hello, prepared, started
 
 LIMIT = 60.0  # seconds: far more than any of this takes, and less than an orphan_grace that nobody waits for
-
-EXITED = {
-    "type": messages.EXITED, "pid": 42, "code": 0, "at": 1.0, "seconds": 1.0, "stopped": False, "killed": False,
-    "outlived_term": False, "is_disk_full": False, "sizes": [], "tail": [],
-}  # fmt: skip
 
 
 class Told:
@@ -108,7 +103,7 @@ WHILE_IT_RUNS = {
         saying(started(1), {"type": messages.NOT_STARTED, "rank": 1, "at": 1.0, "error": "no"}),
         "not_started: rank 1, which runs",
     ),
-    "an end without a start": (saying({**EXITED, "rank": 1}), "exited: rank 1, which never started"),
+    "an end without a start": (saying(exited(1)), "exited: rank 1, which never started"),
     "an unknown stream": (
         saying({"type": messages.LOST_OUTPUT, "rank": 1, "stream": 9, "offset": 0, "count": 1}),
         "lost_output: stream=9",
@@ -159,6 +154,15 @@ def test_a_host_that_lies_while_ranks_run_is_lost_and_the_others_are_stopped(
 def test_a_liar_that_can_not_be_buried_is_not_confirmed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = run(monkeypatch, Liar(messages.START, saying(started(7)), reaped=b"left 42\n"), told := Told())
     assert (report.exit_status, [host.is_confirmed for host in report.hosts]) == (5, [True, False])
+    assert told.of(TrainerExited)[0].stopped
+
+
+def test_one_that_says_garbage_on_every_wire_is_given_up(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    liar = Liar(messages.START, lambda channel: b"\xff" * 100, attached=b"\xff" * 100)
+    report = run(monkeypatch, liar, told := Told())
+    assert report.exit_status == 5
+    assert report.reason.startswith("host liar was lost: expected a frame, found b'")
+    assert liar.modes == ["serve", "attach", "attach", "attach", "reap"]
     assert told.of(TrainerExited)[0].stopped
 
 

@@ -21,13 +21,24 @@ class Liar:
         lie: says what it wants to, or returns bytes to put on the wire as they are.
         reaped: what the host says when it is asked to end what is left.
         mode: of the agent that lies.
+        attached: what is found on every new wire to it; None where it has gone when its wire breaks.
     """
 
-    def __init__(self, after: str, lie: Lie, reaped: bytes = b"left \n", mode: str = "serve") -> None:
+    def __init__(
+        self,
+        after: str,
+        lie: Lie,
+        reaped: bytes = b"left \n",
+        mode: str = "serve",
+        attached: bytes | None = None,
+    ) -> None:
         self._after = after
         self._lie = lie
         self._reaped = reaped
         self._mode = mode
+        self._attached = attached
+        self._ranks: list[int] = []
+        self.heard: list[str] = []  # messages of the controller's
         self.modes: list[str] = []  # in which agents were started
         self._channel = Channel(time.monotonic())
         self._raw = b""
@@ -44,6 +55,11 @@ class Liar:
         if found[2] == "reap":
             await stdio.stdout.write(self._reaped)
             return 0
+        if found[2] == "attach" and self._attached is not None:
+            await stdio.stdout.write(b"here\n" + self._attached)
+            while await stdio.stdin.read():
+                pass
+            return 0
         if found[2] != self._mode:
             await stdio.stdout.write(b"gone\n")
             return 1
@@ -56,7 +72,10 @@ class Liar:
             self._channel.receive(heard, time.monotonic())
             for event in self._channel.events():
                 if isinstance(event, Received):
+                    self.heard.append(event.message["type"])
                     self._answer(event.message["type"], event.message)
+                    if event.message["type"] == messages.FINISH:
+                        return 0
                 elif isinstance(event, Lost):
                     return 0
 
@@ -69,8 +88,15 @@ class Liar:
         elif heard == messages.PREPARE:
             self._channel.send(prepared(message))
         elif heard == messages.START:
-            for trainer in message["trainers"]:
-                self._channel.send(started(trainer["rank"]))
+            self._ranks = [trainer["rank"] for trainer in message["trainers"]]
+            for rank in self._ranks:
+                self._channel.send(started(rank))
+        elif heard == messages.STOP:
+            for rank in self._ranks:
+                self._channel.send(exited(rank, code=-15, stopped=True))
+            self._ranks = []
+            done = {"leftovers": [], "swept": 0, "sizes": [], "at": time.monotonic()}
+            self._channel.send({"type": messages.DONE, **done})
 
 
 def hello(**changed: Any) -> dict[str, Any]:
@@ -91,3 +117,11 @@ def prepared(asked: dict[str, Any], **changed: Any) -> dict[str, Any]:
 
 def started(rank: int, **changed: Any) -> dict[str, Any]:
     return {"type": messages.STARTED, "rank": rank, "pid": 42, "at": time.monotonic(), **changed}
+
+
+def exited(rank: int, **changed: Any) -> dict[str, Any]:
+    said = {
+        "type": messages.EXITED, "rank": rank, "pid": 42, "code": 0, "at": time.monotonic(), "seconds": 1.0,
+        "stopped": False, "killed": False, "outlived_term": False, "is_disk_full": False, "sizes": [], "tail": [],
+    }  # fmt: skip
+    return {**said, **changed}
