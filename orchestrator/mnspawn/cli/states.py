@@ -110,7 +110,9 @@ def _failed_so_far(report: RunReport) -> list[str]:
 def report_lines(known: KnownRun | None, report: RunReport) -> list[str]:
     """What happened: every host and every rank, in order; the end as it was told when it came."""
     name = label(known) if known is not None else report.run
-    lines = [f"run {name}: exit status {report.exit_status} after {duration(report.seconds)}: {visible(report.reason)}"]
+    lines = [
+        f"run {name}: exit status {report.exit_status} after {duration(report.seconds)}: {shortened(report.reason)}"
+    ]
     if known is not None:
         lines += [f"  {overview(known)}", f"  began {began(known.began)}"]
     has_started = any(rank.pid is not None for rank in report.ranks)

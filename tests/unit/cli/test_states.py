@@ -163,6 +163,8 @@ def test_the_width_is_that_of_the_terminal_that_results_go_to(monkeypatch: pytes
 
 
 def test_an_error_of_a_host_is_cut() -> None:
+    end = replace(report(rank(0, 1), status=127), reason="rank 0 could not be started: " + "x" * 100_000)
+    assert max(len(line) for line in report_lines(None, end)) < 400
     assert len(state_of_rank(replace(rank(0, None), error="no such file: " + "x" * 100_000), has_ended=True)) < 400
 
 
