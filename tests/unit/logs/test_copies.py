@@ -103,7 +103,7 @@ def test_a_folder_that_can_not_be_is_told_before_anything_starts(tmp_path: Path)
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=r"^--log-dir: .*/file/below: Not a directory$"):
         LocalCopies.open(tmp_path / "file" / "below")
-    with pytest.raises(UsageError, match=r"^--log-dir: .*/file: File exists$"):
+    with pytest.raises(UsageError, match=r"^--log-dir: .*/file: Not a directory$"):
         LocalCopies.open(tmp_path / "file")
 
 
