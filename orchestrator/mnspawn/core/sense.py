@@ -12,7 +12,7 @@ from mnspawn_agent.protocol.checks import MAX_COUNT
 
 Message = dict[str, Any]
 
-MAX_NOTICES = 10_000  # lines for people in one session; our agents say a handful
+MAX_NOTICED = 1 << 28  # characters for people in one session: our agents say some lines a minute at most, for a year
 
 
 class Speaker(Enum):
@@ -82,7 +82,7 @@ class Sense:
         self._asked: Message = {}  # PREPARE
         self._lives: dict[int, str] = {}  # ranks of an agent that have begun
         self._has_needed = False
-        self._notices = 0
+        self._noticed = 0
         self._paths: dict[int, str] = {}  # of a tailer's files, by number
 
     @property
@@ -155,8 +155,8 @@ class Sense:
         if kind == m.FILE and self._paths.setdefault(message["number"], message["path"]) != message["path"]:
             return f"{kind}: another path for number {message['number']}"
         if kind == m.NOTICE:
-            self._notices += 1
-            return f"more than {MAX_NOTICES} notices" if self._notices > MAX_NOTICES else None
+            self._noticed += 1 + len(message["text"])
+            return f"notices of over {MAX_NOTICED} characters" if self._noticed > MAX_NOTICED else None
         if self._asked and kind == m.NEED:
             return self._problem_of_need(message["blobs"])
         return self._problem_of_answer(message) if self._asked and kind == m.PREPARED else None

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mnspawn.core import sense
 from mnspawn.core.run import RunMachine
-from mnspawn.core.sense import MAX_NOTICES, MOVES, Phase, Speaker
+from mnspawn.core.sense import MOVES, Phase, Speaker
 from mnspawn.core.session import (
     Complete,
     Done,
@@ -109,10 +110,12 @@ def test_one_that_was_stopped_on_its_host_may_be_done_before_the_start() -> None
     assert not session.is_lost
 
 
-def test_a_flood_of_notices_ends() -> None:
+def test_a_flood_of_notices_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sense, "MAX_NOTICED", 100)
     session, agent = running()
-    events = told_by(session, *[messages.make(messages.NOTICE, text="") for _ in range(MAX_NOTICES + 5)], agent=agent)
-    assert loss(events) == f"more than {MAX_NOTICES} notices"
+    events = told_by(session, *[messages.make(messages.NOTICE, text="x" * 9) for _ in range(99)], agent=agent)
+    assert len(events) == 11
+    assert loss(events) == "notices of over 100 characters"
 
 
 # -- answers
