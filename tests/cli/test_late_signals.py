@@ -93,9 +93,9 @@ def test_a_stopped_reader_is_left_with_the_runs_own_status_by_one_signal(
     command = ["--sandbox", "1", "--nproc-per-node", "1", "--events", str(events), str(script)]
     try:
         with controller.start_mnspawn(*command, stdout=write_end) as running:
-            wait_until(lambda: events.exists() and "host_stopped" in events.read_text(), 30)
+            wait_until(lambda: events.exists() and "host_stopped" in events.read_text())
             running.send_signal(getattr(signal, name))
-            done = running.wait(20)
+            done = running.wait()
     finally:
         os.close(read_end)
         os.close(write_end)
@@ -130,7 +130,7 @@ def test_a_summary_that_nobody_reads_is_left_by_one_signal(controller: Controlle
         with controller.start(sys.executable, str(entry), *options, str(script), stderr=write_end) as running:
             running.wait_for(said.exists)
             running.send_signal(getattr(signal, name))
-            assert running.wait(20).status == 7
+            assert running.wait().status == 7
     finally:
         os.close(read_end)
         os.close(write_end)

@@ -13,6 +13,7 @@ CLOCK = re.compile(
 )
 READ_A_CLOCK = {
     "tests/agent/live.py": "a session is told what time it is",
+    "tests/unit/engine/scripted.py": "a channel is told what time it is",
     "tests/agent/test_watch.py": "what a watcher makes of a run that began at a time",
     "tests/net/test_phases.py": "ranks fail at a time of which they are told",
     "tests/house/test_support.py": "a slow cable takes as long as it was told to at least, on any machine",

@@ -11,6 +11,8 @@ from mnspawn.report import RunReport
 from mnspawn_agent.protocol import messages
 from tests.unit.engine.scripted import ScriptedAgent, Witness, drive, ended
 
+LIMIT = 2.0  # seconds that a run may take; all that happens before it strikes takes a few milliseconds
+
 
 @pytest.fixture(autouse=True)
 def reaped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -66,6 +68,6 @@ async def test_an_agent_that_never_proves_a_good_end_makes_it_a_lost_host(reaped
 @pytest.mark.parametrize("kind", [messages.PREPARE, messages.START, messages.STOP])
 async def test_a_timeout_ends_a_run_whatever_its_agents_do_not_answer(reaped: list[str], kind: str) -> None:
     agents = [ScriptedAgent(0, silent=(kind, messages.STOP)), ScriptedAgent(1)]
-    report = await ended(drive(agents, Witness(), timeout=0.5))
+    report = await ended(drive(agents, Witness(), timeout=LIMIT))
     assert report.exit_status == 124
     assert [host.host for host in report.hosts if host.lost] == ([] if kind == messages.PREPARE else ["h0"])
