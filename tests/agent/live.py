@@ -94,6 +94,7 @@ class Live:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, start_new_session=True,
         )  # fmt: skip
         self._first = b""
+        self.before_answer: Callable[[], None] = lambda: None  # called when a run was asked for
         try:
             rest = None
             while rest is None:
@@ -225,6 +226,8 @@ class Live:
         )
         self._preparation = Preparation(self._request, run, (host,), (hello,))
         self.session.send(self._preparation.message(0, load_cargo(self._request)))
+        self._flush()
+        self.before_answer()
         answer = self.until(lambda event: isinstance(event, Prepared | Refused))
         assert isinstance(answer, Prepared), answer
         return answer

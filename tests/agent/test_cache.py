@@ -243,8 +243,8 @@ def test_an_archive_that_is_cut_short_on_the_way_runs_nothing(account: Account) 
     nonce = stub.make_nonce()
     line = stub.compose(bundle.build(), nonce, __version__, ("serve",), str(account.python))
     for content, words in (
-        (bundle.build().content[:-1], [b"need"]),
-        (bundle.build().content[:-1] + b"?", [b"need", b"damaged"]),
+        (bundle.build().content[:-1], [b"shell", b"need"]),
+        (bundle.build().content[:-1] + b"?", [b"shell", b"need", b"damaged"]),
     ):
         done = subprocess.run(
             ["/bin/sh", "-c", line], input=content, env=account.environment(), capture_output=True, check=False

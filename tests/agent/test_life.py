@@ -1,12 +1,15 @@
 import json
 import os
+import re
 import shutil
 import stat
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from mnspawn.core.session import Complete, Done, Drained, Exited, NotStarted, Output, Started
+from mnspawn.core.session import Complete, Done, Drained, Exited, NotStarted, Output, Remark, Started
 from mnspawn.errors import PythonMissing, PythonTooOld
 from mnspawn.plan import Program
 from mnspawn_agent.protocol import messages
@@ -328,3 +331,29 @@ def _resident(pid: int) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) << 10
     raise AssertionError(f"{pid} has ended")
+
+
+SLOW_PYTHON = """#!/bin/sh
+while [ ! -e {gate} ]; do sleep 0.05; done
+exec {python} "$@"
+"""
+
+
+def test_an_agent_beats_while_a_slow_python_starts_and_says_which_it_was(account: Account, tmp_path: Path) -> None:
+    gate, slow = tmp_path / "gate", tmp_path / "slow-python"
+    slow.write_text(SLOW_PYTHON.format(gate=gate, python=sys.executable))
+    slow.chmod(0o755)
+    with Live(account) as agent:
+        agent.hello()
+
+        def open_after_beats(count: int = 4) -> None:
+            """Beats are all that can come now: the agent waits for the interpreter, which waits for us."""
+            for _ in range(count):
+                agent.session.receive(agent.read(), time.monotonic())
+            assert not [event for event in agent.session.events() if not isinstance(event, Remark)]
+            gate.touch()
+
+        agent.before_answer = open_after_beats
+        agent.prepare("true", python=str(slow), python_version=sys.version_info[:2])
+        said = [event.text for event in agent.events if isinstance(event, Remark)]
+        assert [text for text in said if re.fullmatch(rf"{slow} took \d+\.\d s to start", text)], said

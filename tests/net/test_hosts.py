@@ -250,3 +250,17 @@ def test_a_login_shell_that_never_gets_ready(pair: Cluster, odd: VirtualHost, he
     done = pair.mnspawn("--connect-timeout", "6", "--hosts", "h1,h2", "--nproc-per-node", "1", hello)
     assert done.status == 3, done
     assert "h2" in done.stderr, done
+
+
+def test_a_host_whose_python_starts_slowly_is_waited_for_beyond_the_connect_timeout(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    cluster = make_cluster(2)
+    cluster["h2"].write("/opt/python", '#!/bin/sh\nsleep 3\nexec python3 "$@"\n', 0o755)
+    cluster["h1"].write("/opt/python", '#!/bin/sh\nexec python3 "$@"\n', 0o755)
+    script = tmp_path / "hello.py"
+    script.write_text("print('hello')\n")
+    options = ["--hosts", cluster.hosts_option, "--nproc-per-node", "1", "--python", "/opt/python"]
+    done = cluster.mnspawn(*options, "--connect-timeout", "2", str(script))
+    assert done.status == 0, done
+    assert sorted(done.stdout.splitlines()) == ["[h1:0] hello", "[h2:1] hello"]

@@ -21,6 +21,7 @@ COMMAND = b"{"  # a command line from the control socket; frames begin with a ze
 HEARD = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 INOTIFY_PAUSE = 0.1  # between two looks at files that nobody reads for now
 LONGEST_WAIT = 3600.0  # seconds: epoll takes no more than 24 days, and an orphan_grace may be longer
+ALIVE_PAUSE = 0.5  # between two looks at the link while something else is waited for
 OUTPUT_PAUSE = 0.004  # between two looks at output, so that a chatty trainer makes few frames instead of many
 
 
@@ -48,6 +49,7 @@ class Agent:
         self._supervisor: Optional[Supervisor] = None
         self._new_wires: Dict[int, Wire] = {}
         self._output_at = 0.0
+        self._alive_at = 0.0
         self._inotify_at = 0.0
         self._is_over = False
         self._keep = True
@@ -170,6 +172,22 @@ class Agent:
             os.read(self._signal_in, 4096)
         except BlockingIOError:
             pass  # drained already
+
+    def _keep_alive(self) -> None:
+        """Called while something is waited for: the link is read, so that it does not count as silent, and beats.
+
+        What has come is taken when the wait is over.
+        """
+        now = self._now()
+        if now < self._alive_at or not self._wire.is_open or self._channel.is_lost:
+            return
+        self._alive_at = now + ALIVE_PAUSE
+        chunk = self._wire.read()
+        if chunk is not None:
+            self._channel.receive(chunk, now)
+        self._channel.on_time(now)
+        self._wire.pending += self._channel.data_to_send(now)
+        self._wire.flush()  # that the peer is gone is seen by the loop
 
     # -- the link --------------------------------------------------------------------------------------------------
     def _fill_wire(self) -> None:
@@ -333,7 +351,9 @@ class Agent:
         os.write(self._guardian_fd, ("%s %d\n" % (message["run"], message["node_rank"])).encode("ascii"))
         self._lifeline.orphan_grace = message["orphan_grace"]
         try:
-            self._supervisor = Supervisor(message, self._channel.send, self._guardian, self._root, self._starter)
+            self._supervisor = Supervisor(
+                message, self._channel.send, self._guardian, self._root, self._keep_alive, self._starter
+            )
         except OSError as error:
             self._refuse([native.outward("run folder can't be made: %s" % error)])
 

@@ -4,12 +4,20 @@ import hashlib
 import os
 import shutil
 import sys
-from typing import IO, Any, Dict, List, Optional
+import time
+from typing import IO, Any, Callable, Dict, List, Optional
 
 from .. import ours
 from . import native, ports, pythons, rundir
 
 Message = Dict[str, Any]
+
+SLOW = 3.0  # seconds; what takes longer is told
+BLOCK = 1 << 20
+
+
+def _nothing() -> None:
+    """Done meanwhile."""
 
 
 class Incoming:
@@ -49,13 +57,15 @@ class Incoming:
 class Preparation:
     """What PREPARE asked for and what came of it. `reasons` is not empty when the host refuses."""
 
-    def __init__(self, message: Message, root: str) -> None:
+    def __init__(self, message: Message, root: str, meanwhile: Callable[[], None] = _nothing) -> None:
         named = {name: native.inward(message[name]) for name in ("workdir", "python", "command", "files")}
         self.message = message = dict(message, **named)
         self.run: str = message["run"]
         self.node_rank: int = message["node_rank"]
         self.ranks: List[int] = message["ranks"]
         self.reasons: List[str] = []
+        self.notices: List[str] = []  # what took long
+        self._meanwhile = meanwhile
         self.held = ports.HeldPorts()
         self.ports: List[int] = []
         self.extra_ports: List[int] = []
@@ -88,7 +98,10 @@ class Preparation:
                 self.reasons.append("no Python at %s" % wanted)
                 return str(path)
         version = self.message["python_version"]
-        problem = pythons.problem_with(str(found), version) if version else None
+        began = time.monotonic()
+        problem = pythons.problem_with(str(found), version, self._meanwhile) if version else None
+        if time.monotonic() - began >= SLOW:
+            self.notices.append("%s took %.1f s to start" % (found, time.monotonic() - began))
         if problem:
             self.reasons.append(problem)
         return str(found)
@@ -111,7 +124,7 @@ class Preparation:
                 if not os.path.isfile(path):
                     self.reasons.append("no script %s" % file["path"])
                 self.files.append(path)
-            elif path is not None and digest_of(path, file["size"]) == file["digest"]:
+            elif path is not None and digest_of(path, file["size"], self._meanwhile) == file["digest"]:
                 self.files.append(path)
             else:
                 target = self.folder.join(os.path.join("code", file["name"]))
@@ -148,12 +161,23 @@ class Preparation:
 DEFAULT_START_PORT = 6070  # Paddle's, on several nodes
 
 
-def digest_of(path: str, size: int) -> str:
-    """sha256 of a file of that size; "" when there is none."""
+def digest_of(path: str, size: int, meanwhile: Callable[[], None] = _nothing) -> str:
+    """sha256 of a file of that size; "" when there is none. `meanwhile` is called now and then."""
+    digest = hashlib.sha256()
     try:
         if os.path.getsize(path) != size:
             return ""
         with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
+            for block in iter(lambda: file.read(BLOCK), b""):
+                digest.update(block)
+                meanwhile()
     except OSError:
         return ""
+    return digest.hexdigest()
+
+
+def without(environ: "os._Environ[str]", unset: List[str]) -> Dict[str, str]:
+    """The environment less the names, and PREFIX* less the names that begin so."""
+    prefixes = tuple(name[:-1] for name in unset if name.endswith("*"))
+    exact = set(unset)
+    return {k: v for k, v in environ.items() if k not in exact and not (prefixes and k.startswith(prefixes))}

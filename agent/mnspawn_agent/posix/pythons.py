@@ -3,20 +3,23 @@
 import glob
 import os
 import re
+import selectors
 import subprocess
 import sys
-from typing import List, Optional, Tuple
+import time
+from typing import Callable, List, Optional, Tuple
 
 Version = Tuple[int, ...]
 NAME = re.compile(r"python(3\.\d+)$")
 VERSIONED_FOLDERS = ("~/.pyenv/versions/*/bin", "~/.local/share/uv/python/*/bin", "/opt/python*/bin", "/usr/local/bin")
 ASK = "import sys; print('%d.%d' % sys.version_info[:2])"
-ASK_TIMEOUT = 10.0
+ASK_TIMEOUT = 60.0  # seconds; a cold interpreter on a network file system can take ten
+LOOK = 0.5  # seconds between two calls of who wants to do something meanwhile
 
 
-def problem_with(python: str, wanted: List[int]) -> Optional[str]:
+def problem_with(python: str, wanted: List[int], meanwhile: Callable[[], None]) -> Optional[str]:
     """Why an interpreter can't run what was made by Python `wanted` ([3, 11]); None when it can."""
-    found = version_of(python)
+    found = version_of(python, meanwhile)
     if found == ".".join(map(str, wanted)):
         return None
     others = ", ".join("%s (%s)" % pair for pair in find()) or "none with a version in its name"
@@ -28,18 +31,42 @@ def problem_with(python: str, wanted: List[int]) -> Optional[str]:
     )
 
 
-def version_of(python: str) -> str:
-    """Its minor version ("3.11"), "no Python" when it doesn't tell."""
+def version_of(python: str, meanwhile: Callable[[], None]) -> str:
+    """Its minor version ("3.11"), "no Python" when it doesn't tell; `meanwhile` is called while it starts."""
     if os.path.abspath(python) == os.path.abspath(sys.executable or ""):
         return "%d.%d" % sys.version_info[:2]
     try:
-        said = subprocess.run(
+        process = subprocess.Popen(
             [python, "-I", "-S", "-c", ASK], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL, timeout=ASK_TIMEOUT, check=False,
-        ).stdout  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except OSError:
         return "no Python"
+    assert process.stdout is not None
+    try:
+        said = _read_all(process.stdout.fileno(), time.monotonic() + ASK_TIMEOUT, meanwhile)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    if said is None:
+        return "one that does not start within %.0f s" % ASK_TIMEOUT
     return said.decode("ascii", "replace").strip() or "no Python"
+
+
+def _read_all(fd: int, deadline: float, meanwhile: Callable[[], None]) -> Optional[bytes]:
+    """What is said until the end; None when that does not come in time."""
+    said = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(fd, selectors.EVENT_READ)
+        while time.monotonic() < deadline:
+            meanwhile()
+            if selector.select(LOOK):
+                part = os.read(fd, 4096)
+                if not part:
+                    return said
+                said += part
+    return None
 
 
 def find() -> List[Tuple[str, str]]:

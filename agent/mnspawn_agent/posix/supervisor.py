@@ -14,7 +14,7 @@ from ..protocol import messages
 from ..protocol.exits import from_wait_status
 from . import attach, forkserver, libc, native, probe, reaper, rundir, spawner
 from .marks import MarkWriter
-from .prepare import Preparation
+from .prepare import Preparation, without
 from .spool import Spool, Spools, tail_of
 
 Send = Callable[[Dict[str, Any]], None]
@@ -34,14 +34,18 @@ class Supervisor:
         send: queues a message to the controller.
         guardian: pid that is ours but no part of the pod.
         root: folder that holds run directories.
+        meanwhile: called now and then while something takes long.
         starter: starts trainers: the module spawner, or what does the same.
     """
 
-    def __init__(self, message: Dict[str, Any], send: Send, guardian: int, root: str, starter: Any = spawner) -> None:
+    def __init__(
+        self, message: Dict[str, Any], send: Send, guardian: int, root: str, meanwhile: Callable[[], None], starter: Any
+    ) -> None:
         self._send = send
         self._guardian = guardian
         self._starter = starter
-        self._prepared = Preparation(message, root)
+        self._meanwhile = meanwhile
+        self._prepared = Preparation(message, root, meanwhile)
         self.socket = attach.listen(self._prepared.folder.path)
         self.spools = Spools()
         self.pod = PodMachine(self._prepared.ranks, message["grace"], message["stops_on_failure"])
@@ -55,6 +59,8 @@ class Supervisor:
         self._forks: Optional[forkserver.ForkServer] = None  # until it has made the trainers
         self._errors: Dict[int, str] = {}
         self._stopped_for: Optional[str] = None  # "asked" by somebody on the host, or "orphaned"
+        for notice in self._prepared.notices:
+            self._notice(notice)
         if self._prepared.missing and not self._prepared.reasons:
             send(messages.make(messages.NEED, blobs=sorted(self._prepared.missing)))
         else:
@@ -125,7 +131,7 @@ class Supervisor:
                 prepared.folder.write(native.inward(name), content.encode("utf-8", "surrogateescape"))
             except OSError as error:
                 self._notice("%s can't be written: %s" % (name, error))
-        base = _without(os.environ, native.inward(message["unset"]))
+        base = without(os.environ, native.inward(message["unset"]))
         base.update(native.inward(message["env"]))
         base.update(reaper.mark_of(prepared.run, prepared.node_rank))
         prepared.held.release()
@@ -142,6 +148,7 @@ class Supervisor:
         else:
             for trainer in known:
                 self._spawn(trainer["rank"], argv, dict(base, **trainer["env"]))
+                self._meanwhile()
             self._starter.settle()
         pod.settle(self._now())
         self._act()
@@ -384,10 +391,3 @@ class Supervisor:
                 pass  # the folder was removed by hand
         else:
             self._prepared.folder.remove()
-
-
-def _without(environ: "os._Environ[str]", unset: List[str]) -> Dict[str, str]:
-    """The environment less the names, and PREFIX* less the names that begin so."""
-    prefixes = tuple(name[:-1] for name in unset if name.endswith("*"))
-    exact = set(unset)
-    return {k: v for k, v in environ.items() if k not in exact and not (prefixes and k.startswith(prefixes))}

@@ -59,6 +59,7 @@ sys.exit(main(A[6:],A[5],bool(F)))
 # $0 the interpreters to try, $1 the stub, $2 the nonce; the rest is the stub's. What -c puts on sys.path goes first: it
 # stands for the working folder, and a socket.py there, whoever left it, is not what is to be imported.
 SHELL = (
+    'echo; echo "MNSPAWN $2 shell"; '
     "for p in $0; do case $p in \\~/*) p=$HOME/${p#??};; esac; "
     'command -v "$p" >/dev/null 2>&1 && exec "$p" -S -E -s -c '
     '"import sys;sys.path[:]=[p for p in sys.path if p];import zlib,binascii;'
@@ -99,6 +100,7 @@ class Handshake:
     """Reads up to the stub's first word; what comes before it is a login shell's noise.
 
     Attributes:
+        has_shell: the login shell has run our command: what takes long now is the host's Python.
         answer: "have" or "need" once it is known.
         noise: what was printed before it.
     """
@@ -106,6 +108,7 @@ class Handshake:
     host: str
     nonce: str
     python: str | None = None
+    has_shell: bool = False
     answer: str | None = None
     noise: bytes = b""
     _seen: bytearray = field(default_factory=bytearray)
@@ -117,21 +120,32 @@ class Handshake:
             BootstrapError: the answer says that there will be no agent.
         """
         self._seen += chunk
-        mark = b"\n%s %s " % (MARK, self.nonce.encode("ascii"))
-        start = self._seen.find(mark)
-        end = self._seen.find(b"\n", start + len(mark)) if start >= 0 else -1
-        if end < 0:
+        words = self._next_words()
+        if words == ["shell"]:
+            self.has_shell = True
+            words = self._next_words()
+        if words is None:
             if len(self._seen) > NOISE_LIMIT:
                 raise BootstrapError(
                     f"the login shell printed {NOISE_LIMIT >> 20} MiB before any command ran", host=self.host
                 )
             return None
-        self.noise = bytes(self._seen[:start])
-        words = self._seen[start + len(mark) : end].decode("ascii", "replace").split()
-        rest = bytes(self._seen[end + 1 :])
+        rest = bytes(self._seen)
         self._seen.clear()
         self._take(words)
         return rest
+
+    def _next_words(self) -> list[str] | None:
+        """What the next line of ours says; it and the noise before it are taken away."""
+        mark = b"\n%s %s " % (MARK, self.nonce.encode("ascii"))
+        start = self._seen.find(mark)
+        end = self._seen.find(b"\n", start + len(mark)) if start >= 0 else -1
+        if end < 0:
+            return None
+        self.noise += self._seen[:start]
+        words = self._seen[start + len(mark) : end].decode("ascii", "replace").split()
+        del self._seen[: end + 1]
+        return words
 
     def _take(self, words: list[str]) -> None:
         oldest = ".".join(map(str, OLDEST_PYTHON))
@@ -154,7 +168,7 @@ class Handshake:
 
     def explain_end(self, status: int | None, diagnostics: bytes) -> BootstrapError:
         """The error for a command that ended before it said anything of ours."""
-        said = _last_words(bytes(self._seen) or b"") or _last_words(diagnostics)
+        said = _last_words(bytes(self._seen)) or _last_words(diagnostics) or _last_words(self.noise)
         how = f"status {status}" if status is not None else "no status"
         said = f": {said}" if said else ""
         if self.python is not None:
@@ -162,6 +176,12 @@ class Handshake:
                 f"{self.python} did not run our Python code ({how}){said}",
                 host=self.host,
                 hint=f"check that `ssh HOST {self.python} --version` works for this account",
+            )
+        if self.has_shell:
+            return BootstrapError(
+                f"its Python did not run our code ({how}){said}",
+                host=self.host,
+                hint="check that `ssh HOST python3 --version` works for this account, or name another with --python",
             )
         return ShellRefused(
             f"the login shell ran no command ({how}){said}",

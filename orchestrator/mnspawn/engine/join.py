@@ -14,6 +14,7 @@ from ..transport.base import Connection, RemoteProcess
 T = TypeVar("T")
 
 DIAGNOSTICS_LIMIT = 65536  # the end of what a host says on stderr is enough to explain a failure
+START_LIMIT = 60.0  # seconds for a host's Python to start, and for an agent to say hello; a cold one can take ten
 DYING_WORDS = 2.0  # seconds for stderr and status to arrive after stdout ended
 
 
@@ -40,9 +41,14 @@ class Diagnostics:
 
 
 async def join(
-    connection: Connection, host: str, arguments: tuple[str, ...], python: str | None, timeout: float
-) -> tuple[RemoteProcess, Diagnostics, bytes, bool]:
+    connection: Connection, host: str, arguments: tuple[str, ...], python: str | None, timeout: float,
+    patience: float | None = None,
+) -> tuple[RemoteProcess, Diagnostics, bytes, bool]:  # fmt: skip
     """Start the agent in one of its modes.
+
+    Args:
+        timeout: seconds for the host's login shell to run our command.
+        patience: seconds for the host's Python to start after that; None for what is left of `timeout`.
 
     Returns:
         The process, its diagnostics, the first bytes of the link, and whether the archive was cached.
@@ -61,23 +67,29 @@ async def join(
         raise BootstrapError(f"connected, but no command was started within {timeout:g} s", host=host) from None
     diagnostics = Diagnostics(process)
     try:
-        async with asyncio.timeout_at(deadline):
+        async with asyncio.timeout_at(deadline) as limit:
             rest = None
             while rest is None:
                 chunk = await process.read()
                 if not chunk:
                     said = await diagnostics.finish()
                     raise handshake.explain_end(await _within(DYING_WORDS, process.wait()), said)
+                had_shell = handshake.has_shell
                 rest = handshake.feed(chunk)
+                if handshake.has_shell and not had_shell and patience is not None:
+                    limit.reschedule(max(deadline, asyncio.get_running_loop().time() + patience))
             if handshake.answer == "need":
                 await process.write(archive.content)
         return process, diagnostics, rest, handshake.answer == "have"
     except TimeoutError:
         await abandon(process, diagnostics)
-        raise BootstrapError(
-            f"connected, but no agent within {timeout:g} s", host=host,
-            hint="a login script that waits or reads input holds it up",
-        ) from None  # fmt: skip
+        if handshake.has_shell:
+            slow = f"its Python ({python or 'python3'}) did not start within {max(timeout, patience or 0.0):g} s"
+            hint = "is its disk or its network file system slow? --python names another"
+        else:
+            slow = f"its login shell ran no command within {timeout:g} s"
+            hint = "a login script that waits or reads input holds it up"
+        raise BootstrapError(f"connected, but {slow}", host=host, hint=hint) from None
     except BaseException:
         await abandon(process, diagnostics)
         raise
@@ -98,7 +110,9 @@ async def first_words(process: RemoteProcess, diagnostics: Diagnostics, host: st
                 return chunk
     except TimeoutError:
         hint = "is the network cut, or the host overloaded?"
-        raise BootstrapError("connected, but the agent says nothing in time", host=host, hint=hint) from None
+        raise BootstrapError(
+            "connected and its Python has started, but the agent says nothing in time", host=host, hint=hint
+        ) from None
     raise await explain_silence(process, diagnostics, host)
 
 
@@ -121,7 +135,7 @@ async def enter(
     Raises:
         HostError: nothing can be said about it.
     """
-    process, diagnostics, rest, _ = await join(connection, host, words, python, timeout)
+    process, diagnostics, rest, _ = await join(connection, host, words, python, timeout, START_LIMIT)
     try:
         async with asyncio.timeout(timeout):
             word, rest = await _read_line(process, rest, host)
@@ -143,7 +157,9 @@ async def reap(connection: Connection, host: str, run: str, node_rank: int, pyth
     Raises:
         HostError: nothing can be said about it.
     """
-    process, diagnostics, rest, _ = await join(connection, host, ("reap", run, str(node_rank)), python, timeout)
+    process, diagnostics, rest, _ = await join(
+        connection, host, ("reap", run, str(node_rank)), python, timeout, START_LIMIT
+    )
     try:
         async with asyncio.timeout(timeout):
             word, _ = await _read_line(process, rest, host)

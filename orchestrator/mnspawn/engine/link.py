@@ -110,11 +110,11 @@ class HostLink:
             self._process = self._agent()
             self._diagnostics = join.Diagnostics(self._process)
         else:
-            deadline = self._loop.time() + self._timeout
             self._process, self._diagnostics, self._first, _ = await join.join(
-                connection, self.name, ("serve",), self._python, self._timeout
+                connection, self.name, ("serve",), self._python, self._timeout, join.START_LIMIT
             )
             if not self._first:
+                deadline = self._loop.time() + max(self._timeout, join.START_LIMIT)
                 self._first = await join.first_words(self._process, self._diagnostics, self.name, deadline)
         self.session = HostSession(self._loop.time(), self.session.window)
         self._is_open = True

@@ -196,9 +196,36 @@ async def test_a_damaged_archive_is_said() -> None:
     assert error.message == "the stub said 'damaged'"
 
 
+async def test_a_python_that_takes_longer_to_start_than_connecting_may_is_waited_for() -> None:
+    async def talk(stdio: Stdio, nonce: str) -> int:
+        await stdio.stdout.write(b"motd\n\nMNSPAWN %s shell\n" % nonce.encode())
+        await asyncio.sleep(0.4)  # what its Python does
+        await stdio.stdout.write(b"\nMNSPAWN %s have\nhello" % nonce.encode())
+        return await saying()(stdio, nonce)
+
+    connection = await connect(talk)
+    process, diagnostics, rest, _ = await join.join(connection, "h1", ("serve",), None, 0.1, PATIENCE)
+    assert rest == b"hello"
+    await join.abandon(process, diagnostics)
+
+
+async def test_a_python_that_does_not_start_is_told_as_that_and_not_as_a_shell() -> None:
+    connection = await connect(saying(b"\nMNSPAWN NONCE shell\n"))
+    with pytest.raises(BootstrapError, match=r"connected, but its Python \(/opt/py\) did not start within 0.2 s"):
+        await join.join(connection, "h1", ("serve",), "/opt/py", 0.1, 0.2)
+
+
+async def test_a_python_that_crashes_at_its_start_is_no_refusing_shell() -> None:
+    connection = await connect(
+        saying(b"\nMNSPAWN NONCE shell\n", stderr=b"Fatal Python error: init\n", status=134, stays=False)
+    )
+    with pytest.raises(BootstrapError, match=r"its Python did not run our code \(status 134\): Fatal Python error"):
+        await join.join(connection, "h1", ("serve",), None, PATIENCE)
+
+
 async def test_a_login_script_that_waits_is_given_up_in_time() -> None:
     connection = await connect(saying(b"Press return to continue"))
-    with pytest.raises(BootstrapError, match=r"connected, but no agent within 1 s"):
+    with pytest.raises(BootstrapError, match=r"connected, but its login shell ran no command within 1 s"):
         await join.join(connection, "h1", ("serve",), None, timeout=SHORT)
     await connection.close()
 
