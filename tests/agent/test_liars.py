@@ -151,6 +151,15 @@ def test_a_host_that_lies_while_ranks_run_is_lost_and_the_others_are_stopped(
     assert len(told.of(TrainerExited)) == 1
 
 
+def test_the_others_are_stopped_before_it_is_known_what_is_left_on_the_liar(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told()
+    liar = Liar(messages.START, saying(started(7)), reaps_after=lambda: told.of(HostStopped))
+    report = run(monkeypatch, liar, told)
+    assert (report.exit_status, [host.is_confirmed for host in report.hosts]) == (5, [True, True])
+
+
 def test_a_liar_that_can_not_be_buried_is_not_confirmed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = run(monkeypatch, Liar(messages.START, saying(started(7)), reaped=b"left 42\n"), told := Told())
     assert (report.exit_status, [host.is_confirmed for host in report.hosts]) == (5, [True, False])

@@ -9,6 +9,7 @@ from mnspawn.transport.memory import MemoryHost, Stdio
 from mnspawn_agent import facts
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel, Lost, Received
+from tests.support.waiting import wait_until_async
 
 Lie = Callable[[Channel], object]
 
@@ -21,6 +22,7 @@ class Liar:
         lie: says what it wants to, or returns bytes to put on the wire as they are.
         reaped: what the host says when it is asked to end what is left.
         mode: of the agent that lies.
+        reaps_after: what has to be so before it ends what is left.
         attached: what is found on every new wire to it; None where it has gone when its wire breaks.
     """
 
@@ -31,10 +33,12 @@ class Liar:
         reaped: bytes = b"left \n",
         mode: str = "serve",
         attached: bytes | None = None,
+        reaps_after: Callable[[], object] | None = None,
     ) -> None:
         self._after = after
         self._lie = lie
         self._reaped = reaped
+        self._reaps_after = reaps_after
         self._mode = mode
         self._attached = attached
         self._ranks: list[int] = []
@@ -53,6 +57,8 @@ class Liar:
         self.modes.append(found[2])
         await stdio.stdout.write(b"\nMNSPAWN %s have\n" % found[1].encode())
         if found[2] == "reap":
+            if self._reaps_after is not None:
+                await wait_until_async(self._reaps_after)
             await stdio.stdout.write(self._reaped)
             return 0
         if found[2] == "attach" and self._attached is not None:
