@@ -10,7 +10,7 @@ from .engine.control import Control
 from .engine.detaching import Detached
 from .engine.registry import KnownRun
 from .engine.request import Listener, RunRequest
-from .engine.watching import Sight, ViewOptions
+from .engine.sight import Sight, ViewOptions
 from .plan import LaunchPlan
 from .report import RunReport
 from .transport.base import SshOptions

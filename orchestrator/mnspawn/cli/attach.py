@@ -23,7 +23,7 @@ from mnspawn.cli.runs import (
     say_forgotten,
     takes_settings,
 )
-from mnspawn.engine.watching import exit_status_of
+from mnspawn.engine.sight import exit_status_of
 from mnspawn.logs.copies import LocalCopies
 from mnspawn.settings import Settings
 

@@ -22,7 +22,7 @@ from mnspawn.cli.runs import (
     takes_settings,
 )
 from mnspawn.cli.when import parse_when
-from mnspawn.engine.watching import exit_status_of
+from mnspawn.engine.sight import exit_status_of
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.events import Stream
 from mnspawn.logs.copies import LocalCopies

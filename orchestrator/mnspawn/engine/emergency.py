@@ -12,7 +12,10 @@ from mnspawn_agent.protocol.channel import Channel, Lost, Received
 from mnspawn_agent.protocol.exits import KILL_LIMIT
 
 from ..transport.base import RemoteProcess
+from .ask import ask_all
 from .link import HostLink
+from .registry import KnownRun
+from .sites import Reached
 
 MARGIN = 5.0  # seconds beyond the grace and KILL's own limits; who does not say that all is over by then is named
 LINGER = 3.0  # seconds for an agent to go when it was told
@@ -126,3 +129,17 @@ async def _read_proof(process: RemoteProcess, channel: Channel) -> bool | None:
             if isinstance(event, Received) and event.message.get("type") == messages.DONE:
                 return not event.message.get("leftovers")
     return None
+
+
+async def order_stops_after(error: BaseException, reached: Reached, known: KnownRun, who: str) -> None:
+    """The same for one who looked after a run of others: its agents are told over new links, and stop by themselves.
+
+    Hosts whose agents did not take the order are noted in the error.
+    """
+    words = [("order", known.run, str(index), "stop", f"{known.grace:g}", who) for index in range(len(known.hosts))]
+    answers = await ask_all(reached, words, known.ssh.connect_timeout)
+    obeyed = [(answer.host, answer.content) for answer in answers if answer.content is not None]
+    told = {host for host, content in obeyed if content.ok or content.is_gone}
+    left = [host.name for host in known.hosts if host.name not in told]
+    if left:
+        error.add_note(f"not told to stop: {', '.join(left)}; mnspawn stop {known.run} tells them")

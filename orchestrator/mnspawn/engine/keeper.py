@@ -15,7 +15,8 @@ from pathlib import Path
 
 from ..errors import MnspawnError
 from .registry import KnownRun, Registry
-from .watching import Sight, View, ViewOptions
+from .sight import Sight, ViewOptions
+from .watching import View
 
 START_LIMIT = 10.0  # seconds until the keeper has taken the run over
 LOOK = 0.05

@@ -9,7 +9,6 @@ import contextlib
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from mnspawn_agent.protocol import messages
@@ -18,66 +17,25 @@ from .. import events as seen
 from ..core import actions
 from ..core import run as policy
 from ..core import session as said
-from ..errors import ExitStatus, HostError
-from ..report import RunReport
+from ..errors import HostError
 from ..transport.base import Connection
 from . import interrupts, join
 from .ask import ask_on
 from .audience import Audience
+from .clock import keep_time
+from .emergency import order_stops_after
 from .glance import Glance
+from .guard import guarded
 from .link import RETRY_FIRST, RETRY_MOST, WINDOW_LEAST, WINDOW_MOST, WINDOW_TOTAL
 from .pump import pump
 from .registry import KnownRun
 from .request import Listener
+from .sight import Sight, ViewOptions
 from .sites import reach_hosts
 
 UNKNOWN = "it knows nothing of the run any more"
 RETRY_LEAST = 1.0  # seconds that a try to connect has, however late it is
 LOST_AFTER = 20.0  # seconds without a host that others still reach; what a run in the foreground allows by default
-
-
-@dataclass(frozen=True, slots=True)
-class ViewOptions:
-    """What of a run is looked at.
-
-    Attributes:
-        streams: of every trainer; none for those who only want to know how it stands.
-        ranks: whose output; None for all.
-        is_following: stay until the run ends; else leave when all that is there has been shown.
-        tail: begin with the last lines of each stream.
-        since: begin with what was written then or later, seconds since the epoch.
-        has_times: output carries the time at which the host saw it, also when it is old.
-        is_in_charge: a failure of one host or rank stops the others.
-        stop: begin by stopping the run with this grace (0.0 kills). A host that nobody reaches within the time for
-            connecting counts as lost.
-        handle_signals: in charge, SIGINT and its like stop the run; else they end the looking.
-    """
-
-    streams: tuple[seen.Stream, ...] = (seen.Stream.STDOUT, seen.Stream.STDERR)
-    ranks: tuple[int, ...] | None = None
-    is_following: bool = True
-    tail: int | None = None
-    since: float | None = None
-    has_times: bool = False
-    is_in_charge: bool = False
-    stop: float | None = None
-    handle_signals: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """What was seen.
-
-    Attributes:
-        has_ended: the run is over; else the report says how it stands.
-        has_left: the user went away before the end.
-        errors: hosts that could not be looked at, by name.
-    """
-
-    report: RunReport
-    has_ended: bool
-    has_left: bool
-    errors: dict[str, HostError]
 
 
 class View:
@@ -89,6 +47,7 @@ class View:
         self._options = options
         self._errors: dict[str, HostError] = {}
         self._has_left = False
+        self._bug: Exception | None = None
 
     async def execute(self) -> Sight:
         """Look until there is nothing more to see; raises UsageError for a transport that is none."""
@@ -102,32 +61,48 @@ class View:
         self._machine = policy.RunMachine.adopt(known.run, names, ranks, known.grace, now, began)
         self._glances = [Glance(index, name, ranks[index]) for index, name in enumerate(names)]
         self._unsettled = set(range(len(names)))
-        self._audience = Audience(self._listeners)
+        self._audience = Audience(self._listeners, self.note_bug)
         with self._signals():
-            async with (
-                reach_hosts(known.hosts, known.transport, known.ssh) as reached,
-                asyncio.TaskGroup() as group,
-            ):
-                self._reached = reached
-                self._group = group
-                task = group.create_task(self._serve(), name="view")
-                if self._options.stop is not None:
-                    self._machine.stop_asked(now, self._options.stop, "asked for by mnspawn stop")
-                    self._act()
-                await self._finished.wait()
+            async with reach_hosts(known.hosts, known.transport, known.ssh) as self._reached:
+                try:
+                    await self._watch(now)
+                except (Exception, BaseExceptionGroup) as exc:
+                    if self._options.is_in_charge and not self._has_ended:
+                        await order_stops_after(exc, self._reached, known, self._who)
+                    raise
+            report = self._machine.report()
+            if self._has_ended:
+                self._audience.tell(seen.RunFinished(time.time(), known.run, report.exit_status, report.describe()))
+        return Sight(report, self._has_ended, self._has_left, self._errors)
+
+    async def _watch(self, now: float) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            tasks = [group.create_task(part) for part in (self._serve(), keep_time(self._machine, self._act))]
+            if self._options.stop is not None:
+                self._machine.stop_asked(now, self._options.stop, "asked for by mnspawn stop")
+                self._act()
+            await self._finished.wait()
+            if self._bug is not None:
+                raise self._bug
+            for task in tasks:
                 task.cancel()
-                for glance in self._glances:
-                    glance.cancel()
-        has_ended = self._machine.state is policy.RunState.DONE and all(g.has_ended for g in self._glances)
-        report = self._machine.report()
-        if has_ended:
-            self._audience.tell(seen.RunFinished(time.time(), known.run, report.exit_status, report.describe()))
-        return Sight(report, has_ended, self._has_left, self._errors)
+            for glance in self._glances:
+                glance.cancel()
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._machine.state is policy.RunState.DONE and all(g.has_ended for g in self._glances)
+
+    def note_bug(self, error: Exception) -> None:
+        """It was raised where no task is: there it would only be logged."""
+        self._bug = self._bug or error
+        self._finished.set()
 
     def _signals(self) -> contextlib.AbstractContextManager[None]:
         if not self._options.handle_signals:
             return contextlib.nullcontext()
-        return interrupts.handled(self._interrupt, self._pass_signal, self._leave)
+        return interrupts.handled(self._interrupt, self._pass_signal, self._leave, lambda: self._has_ended)
 
     # -- hosts -----------------------------------------------------------------------------------------------------
     async def _serve(self) -> None:
@@ -338,10 +313,13 @@ class View:
 
     # -- actions ---------------------------------------------------------------------------------------------------
     def _act(self) -> None:
+        decides = self._options.is_in_charge or self._options.stop is not None
         for action in self._machine.actions():
             if isinstance(action, actions.Leave):
                 self._leave()
-            elif isinstance(action, actions.StopAll) and (self._options.is_in_charge or self._options.stop is not None):
+            elif isinstance(action, actions.GiveUpHost) and decides:
+                self._group.create_task(self._end_stuck(self._glances[action.host]), name="reap")
+            elif isinstance(action, actions.StopAll) and decides:
                 self._audience.tell(seen.RunStopping(time.time(), action.reason, action.grace <= 0))
                 for glance in self._glances:
                     self._group.create_task(self._order(glance, "stop", f"{action.grace:g}", self._who), name="order")
@@ -361,18 +339,26 @@ class View:
                         return
                     unanswered_since = unanswered_since or self._loop.time()  # its agent is frozen
                     if words[0] == "0" or self._loop.time() - unanswered_since >= LOST_AFTER:
-                        run, limit = self._known.run, self._known.ssh.connect_timeout
-                        await join.reap(connection, glance.name, run, glance.index, self._python(glance), limit)
-                        return  # the watcher will say that it is gone
+                        return await self._end_stuck(glance)
             if self._finished.is_set():
                 return
             await asyncio.sleep(RETRY_FIRST)
 
+    async def _end_stuck(self, glance: Glance) -> None:
+        """End an agent that does not do what it should, and what it has: the watcher will say that it is gone."""
+        if glance.connection is not None:
+            run, limit = self._known.run, self._known.ssh.connect_timeout
+            with contextlib.suppress(HostError):  # the link broke: then its loss says what there is to say
+                await join.reap(glance.connection, glance.name, run, glance.index, self._python(glance), limit)
+
     # -- the user --------------------------------------------------------------------------------------------------
+    @guarded
     def _interrupt(self, number: signal.Signals) -> None:
         if not self._options.is_in_charge or number == signal.SIGHUP:
             self._leave()  # looking ends; a terminal that closes takes nothing with it
             return
+        if self._machine.have_all_ended:
+            interrupts.urge()
         self._machine.interrupt(self._loop.time(), interrupts.STATUS[number], number.name)
         self._act()
 
@@ -388,10 +374,3 @@ class View:
 
 class RunUnknown(HostError):
     """The host has no folder of the run: it never had, or the folder was removed."""
-
-
-def exit_status_of(sight: Sight) -> int:
-    """What a command that looked until the end exits with."""
-    if sight.has_ended:
-        return sight.report.exit_status
-    return ExitStatus.HOST_UNUSABLE if sight.errors and not sight.has_left else ExitStatus.OK

@@ -6,7 +6,7 @@ import pytest
 
 from mnspawn.engine import keeper
 from mnspawn.engine.registry import KnownRun, Registry
-from mnspawn.engine.watching import Sight, ViewOptions
+from mnspawn.engine.sight import Sight, ViewOptions
 from mnspawn.report import HostOutcome, RunReport
 from mnspawn_inventory import Host
 

@@ -8,17 +8,21 @@ from typing import Any
 
 import pytest
 
+from mnspawn.core import patience
 from mnspawn.core.pods import Obeyed
 from mnspawn.core.said import AgentGone, CaughtUp, Done, Exited, LinkLost
-from mnspawn.engine import join, watching
+from mnspawn.engine import emergency, join, watching
+from mnspawn.engine.ask import Answer
 from mnspawn.engine.glance import Glance
 from mnspawn.engine.registry import KnownRun
-from mnspawn.engine.watching import Sight, View, ViewOptions
+from mnspawn.engine.sight import Sight, ViewOptions
+from mnspawn.engine.watching import View
 from mnspawn.errors import HostError
 from mnspawn.events import Event, HostLinkLost
 from mnspawn.transport.base import SshOptions
 from mnspawn_inventory import Host
 from tests.support import PATIENCE
+from tests.unit.engine.scripted import Witness
 
 SHORT = 0.05  # seconds, where time must run out
 KNOWN = KnownRun("1a2b3c4d", (Host(name="a"), Host(name="b")), (1, 1))
@@ -301,3 +305,67 @@ def test_to_stop_a_pod_whose_folder_is_gone_is_to_end_what_carries_its_mark(
     assert orders == [("a", "order", "1a2b3c4d", "0", "stop", "3", "mnspawn stop")]
     assert (reaped, sight.errors) == ([("b", 1)], {})
     assert sight.report.hosts[1].is_confirmed == is_clean
+
+
+def watched(
+    monkeypatch: pytest.MonkeyPatch, options: ViewOptions, listeners: tuple[Any, ...], reaped: list[str]
+) -> Sight:
+    """Both hosts say that their rank has ended, and never that nothing is left; who is reaped is gone."""
+    gone = {"a": asyncio.Event(), "b": asyncio.Event()}
+
+    @contextlib.asynccontextmanager
+    async def reach(*_: Any) -> AsyncIterator[Hosts]:
+        yield Hosts()
+
+    async def reap(connection: Any, host: str, *_: Any) -> bool:
+        reaped.append(host)
+        gone[host].set()
+        return True
+
+    async def look_at(view: View, glance: Glance, connection: Any) -> float:
+        glance.connection = connection
+        view._take(glance, Exited(glance.index, 7, 0, 1.0, 1.0, False, False, False, ()))
+        view._audience.notice("its rank has ended")
+        await gone[glance.name].wait()
+        view._take(glance, AgentGone("its agent died", ()))
+        view._settle(glance)
+        return 0.0
+
+    monkeypatch.setattr(watching, "reach_hosts", reach)
+    monkeypatch.setattr(join, "reap", reap)
+    monkeypatch.setattr(patience, "PROOF_LIMIT", 0.1)
+    monkeypatch.setattr(View, "_look", look_at)
+
+    async def execute() -> Sight:
+        async with asyncio.timeout(PATIENCE):
+            return await View(replace(KNOWN, grace=0.1), listeners, options).execute()
+
+    return asyncio.run(execute())
+
+
+def test_who_is_in_charge_ends_agents_that_never_finish(monkeypatch: pytest.MonkeyPatch) -> None:
+    reaped: list[str] = []
+    sight = watched(monkeypatch, ViewOptions(streams=(), is_in_charge=True), (), reaped)
+    assert (sight.has_ended, sorted(reaped)) == (True, ["a", "b"])
+
+
+def test_a_bug_of_ours_has_the_hosts_of_a_run_told_to_stop_by_who_is_in_charge(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    async def ask_all(reached: Any, words: list[tuple[str, ...]], timeout: float) -> list[Answer]:
+        asked.extend(words)
+        return [Answer(0, "a", Obeyed(ok=True), None), Answer(1, "b", None, HostError("no answer", host="b"))]
+
+    def break_down(event: Event) -> None:
+        raise RuntimeError("can't be")
+
+    monkeypatch.setattr(emergency, "ask_all", ask_all)
+    options = ViewOptions(streams=(), is_in_charge=True, handle_signals=True)
+    with pytest.raises(BaseExceptionGroup) as caught:
+        watched(monkeypatch, options, (Witness(break_down),), [])
+    assert asked == [("order", "1a2b3c4d", str(index), "stop", "0.1", "mnspawn attach") for index in (0, 1)]
+    assert caught.value.__notes__ == ["not told to stop: b; mnspawn stop 1a2b3c4d tells them"]
+    asked.clear()
+    with pytest.raises(BaseExceptionGroup):
+        watched(monkeypatch, replace(options, is_in_charge=False), (Witness(break_down),), [])
+    assert asked == []  # who only looks disturbs no run
