@@ -67,6 +67,7 @@ MOMENTS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGQUIT"])
 def test_a_signal_at_any_moment_of_the_end_changes_nothing(
