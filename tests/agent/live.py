@@ -175,6 +175,10 @@ class Live:
                 if isinstance(event, Output):
                     self.session.consumed(len(event.chunk))
 
+    def hear(self) -> None:
+        """Take what comes next, whatever it is."""
+        self.session.receive(self.read(), time.monotonic())
+
     def serve_bytes(self, count: int) -> None:
         """Serve the wire for that many bytes of the agent's and no more."""
         while count:

@@ -4,7 +4,6 @@ import re
 import shutil
 import stat
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -349,7 +348,7 @@ def test_an_agent_beats_while_a_slow_python_starts_and_says_which_it_was(account
         def open_after_beats(count: int = 4) -> None:
             """Beats are all that can come now: the agent waits for the interpreter, which waits for us."""
             for _ in range(count):
-                agent.session.receive(agent.read(), time.monotonic())
+                agent.hear()
             assert not [event for event in agent.session.events() if not isinstance(event, Remark)]
             gate.touch()
 

@@ -199,20 +199,20 @@ async def test_a_damaged_archive_is_said() -> None:
 async def test_a_python_that_takes_longer_to_start_than_connecting_may_is_waited_for() -> None:
     async def talk(stdio: Stdio, nonce: str) -> int:
         await stdio.stdout.write(b"motd\n\nMNSPAWN %s shell\n" % nonce.encode())
-        await asyncio.sleep(0.4)  # what its Python does
+        await asyncio.sleep(1.5 * SHORT)  # what its Python does
         await stdio.stdout.write(b"\nMNSPAWN %s have\nhello" % nonce.encode())
         return await saying()(stdio, nonce)
 
     connection = await connect(talk)
-    process, diagnostics, rest, _ = await join.join(connection, "h1", ("serve",), None, 0.1, PATIENCE)
+    process, diagnostics, rest, _ = await join.join(connection, "h1", ("serve",), None, SHORT, PATIENCE)
     assert rest == b"hello"
     await join.abandon(process, diagnostics)
 
 
 async def test_a_python_that_does_not_start_is_told_as_that_and_not_as_a_shell() -> None:
     connection = await connect(saying(b"\nMNSPAWN NONCE shell\n"))
-    with pytest.raises(BootstrapError, match=r"connected, but its Python \(/opt/py\) did not start within 0.2 s"):
-        await join.join(connection, "h1", ("serve",), "/opt/py", 0.1, 0.2)
+    with pytest.raises(BootstrapError, match=r"connected, but its Python \(/opt/py\) did not start within 1 s"):
+        await join.join(connection, "h1", ("serve",), "/opt/py", SHORT, SHORT)
 
 
 async def test_a_python_that_crashes_at_its_start_is_no_refusing_shell() -> None:
