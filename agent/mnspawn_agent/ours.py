@@ -8,10 +8,11 @@ stub of the archive, before this module is here.
 import errno
 import os
 import stat
-from typing import Callable, Sequence
+from typing import Callable, List, Sequence
 
 OTHERS = 0o077  # what a folder of ours grants nobody
 WRITERS = 0o022
+LINKS = 40  # on the way to a folder; the kernel follows no more, either
 
 
 class NotOurs(OSError):
@@ -44,7 +45,6 @@ def make(root: str, *below: str) -> str:
         NotOurs: a level is somebody else's.
         OSError: a level can't be made.
     """
-    make_missing(os.path.dirname(root))
     return _walk(root, below, _make)
 
 
@@ -68,7 +68,7 @@ def make_missing(path: str) -> None:
 
 def _walk(root: str, below: Sequence[str], prepare: Callable[[str], None]) -> str:
     """Check level by level, each before anything is made in it."""
-    _check_above(os.path.dirname(root))
+    _check_above(os.path.dirname(root), prepare)
     path = root
     prepare(path)
     _check(path)
@@ -101,21 +101,51 @@ def _check(path: str) -> None:
         os.chmod(path, mode & ~OTHERS)
 
 
-def _check_above(path: str) -> None:
+def _check_above(path: str, prepare: Callable[[str], None]) -> None:
     """Only root and we own the folders on the way, and nobody else can rename what is in them.
+
+    Links are followed one by one: those who can rename one can lead us elsewhere as soon as we have looked.
 
     Members of a folder's group are trusted, as by the account that lets them write there: where every user has a group
     of their own, homes are often writable to it.
     """
-    level = os.path.realpath(path)
-    system = os.lstat("/").st_uid  # root, whatever number it has in this user namespace
-    while True:
-        status = os.lstat(level)
-        if status.st_uid not in (0, system, os.getuid()):
-            raise NotOurs(level, "belongs to uid %d" % status.st_uid)
-        if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
-            mode = stat.S_IMODE(status.st_mode)
-            raise NotOurs(level, "lets others rename what is in it (mode %04o)" % mode)
-        if level == os.path.dirname(level):
-            return
-        level = os.path.dirname(level)
+    trusted = (0, os.lstat(os.sep).st_uid, os.getuid())  # root, whatever number it has in this user namespace, and us
+    level, names = os.sep, _names(path if os.path.isabs(path) else os.path.join(os.getcwd(), path))
+    _check_way(level, os.lstat(level), trusted)
+    links = 0
+    while names:
+        name = names.pop()
+        if name == os.pardir:
+            level = os.path.dirname(level)
+            continue
+        entry = os.path.join(level, name)
+        if not os.path.lexists(entry):
+            prepare(entry)
+        status = os.lstat(entry)
+        _check_way(entry, status, trusted)
+        if not stat.S_ISLNK(status.st_mode):
+            level = entry
+            continue
+        links += 1
+        if links > LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), entry)
+        target = os.readlink(entry)
+        level = os.sep if os.path.isabs(target) else level
+        names += _names(target)
+
+
+def _names(path: str) -> List[str]:
+    """The names in a path, the first one last."""
+    return [name for name in reversed(path.split(os.sep)) if name not in ("", os.curdir)]
+
+
+def _check_way(path: str, status: os.stat_result, trusted: Sequence[int]) -> None:
+    mode = stat.S_IMODE(status.st_mode)
+    if status.st_uid not in trusted:
+        raise NotOurs(path, "belongs to uid %d" % status.st_uid)
+    if stat.S_ISLNK(status.st_mode):
+        return  # has no mode of its own
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise NotOurs(path, "lets others rename what is in it (mode %04o)" % mode)

@@ -113,6 +113,56 @@ def test_a_link_above_the_first_level_is_the_accounts_own_business(tmp_path: Pat
 
 
 @pytest.mark.netns
+@pytest.mark.parametrize("harm", [a_folder_of_anothers, all_may_write])
+def test_nobody_else_may_be_able_to_rename_a_link_on_the_way(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+    """Where it leads to is ours when we look. It need not be a moment later."""
+    home, theirs, scratch = tmp_path / "home", tmp_path / "theirs", tmp_path / "scratch"
+    for folder in (home, theirs, scratch):
+        folder.mkdir()
+    ours.make(str(scratch / "mnspawn"))
+    (theirs / "way").symlink_to(scratch)
+    (home / ".cache").symlink_to("../theirs/way")
+    harm(theirs)
+    for use in (ours.secure, ours.make):
+        with pytest.raises(ours.NotOurs) as caught:
+            use(str(home / ".cache" / "mnspawn"))
+        assert caught.value.filename == str(theirs)
+
+
+@pytest.mark.netns
+def test_a_link_of_somebody_else_on_the_way_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    all_may_write_and_remove_their_own(tmp_path)
+    (tmp_path / "way").symlink_to("scratch")
+    os.chown(tmp_path / "way", NOBODY, NOBODY, follow_symlinks=False)
+    with pytest.raises(ours.NotOurs, match=f"way belongs to uid {NOBODY}"):
+        ours.make(str(tmp_path / "way" / "mnspawn"))
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_links_that_lead_nowhere_come_to_an_end(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("./a")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        ours.make(str(tmp_path / "a" / "mnspawn"))
+
+
+@pytest.mark.netns
+def test_nothing_is_made_on_the_way_through_a_home_of_somebody_else(tmp_path: Path) -> None:
+    """As root with the environment of the account that asked for it."""
+    home, target = tmp_path / "home", tmp_path / "target"
+    home.mkdir()
+    target.mkdir()
+    (home / ".cache").symlink_to(target)
+    a_folder_of_anothers(home)
+    for name in (".local", ".cache"):
+        with pytest.raises(ours.NotOurs, match=f"home belongs to uid {NOBODY}"):
+            ours.make(str(home / name / "state" / "mnspawn"))
+    assert [path.name for path in home.iterdir()] == [".cache"]
+    assert list(target.iterdir()) == []
+
+
+@pytest.mark.netns
 def test_the_places_of_all_users_are_good_enough_to_stand_in(tmp_path: Path) -> None:
     (tmp_path / "var-tmp").mkdir()
     all_may_write_and_remove_their_own(tmp_path / "var-tmp")
