@@ -85,7 +85,7 @@ class Drive:
             self._run, names, request.grace, self._loop.time(), request.stops_on_failure, request.timeout
         )
         self._links = [
-            HostLink(index, name, reached, request, self._run, partial(self._deliver, index))
+            HostLink(index, name, reached, request, self._run, partial(self._deliver, index), self._audience.notice)
             for index, name in enumerate(names)
         ]
         self._detaching = Detaching(self._machine, self._links, request, self._audience.notice)

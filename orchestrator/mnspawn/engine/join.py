@@ -1,7 +1,7 @@
 """Brings an agent up on a connected host, or finds the one that is there. Decides nothing about the run."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from mnspawn_agent.protocol import framing
@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 DIAGNOSTICS_LIMIT = 65536  # the end of what a host says on stderr is enough to explain a failure
 START_LIMIT = 60.0  # seconds for a host's Python to start, and for an agent to say hello; a cold one can take ten
+SLOW = 8.0  # seconds that a login shell or a Python may take before it is told; hosts that share a machine take a few
 DYING_WORDS = 2.0  # seconds for stderr and status to arrive after stdout ended
 
 
@@ -42,13 +43,14 @@ class Diagnostics:
 
 async def join(
     connection: Connection, host: str, arguments: tuple[str, ...], python: str | None, timeout: float,
-    patience: float | None = None,
+    patience: float | None = None, on_slow: Callable[[str], None] | None = None,
 ) -> tuple[RemoteProcess, Diagnostics, bytes, bool]:  # fmt: skip
     """Start the agent in one of its modes.
 
     Args:
         timeout: seconds for the host's login shell to run our command.
         patience: seconds for the host's Python to start after that; None for what is left of `timeout`.
+        on_slow: takes a line about what has held it up.
 
     Returns:
         The process, its diagnostics, the first bytes of the link, and whether the archive was cached.
@@ -59,7 +61,9 @@ async def join(
     archive = bundle.build()
     handshake = stub.Handshake(host, stub.make_nonce(), python)
     command = stub.compose(archive, handshake.nonce, __version__, arguments, python)
-    deadline = asyncio.get_running_loop().time() + timeout
+    now = asyncio.get_running_loop().time
+    began = now()
+    deadline = began + timeout
     try:
         async with asyncio.timeout_at(deadline):
             process = await connection.run(command)
@@ -76,8 +80,12 @@ async def join(
                     raise handshake.explain_end(await _within(DYING_WORDS, process.wait()), said)
                 had_shell = handshake.has_shell
                 rest = handshake.feed(chunk)
-                if handshake.has_shell and not had_shell and patience is not None:
-                    limit.reschedule(max(deadline, asyncio.get_running_loop().time() + patience))
+                if handshake.has_shell and not had_shell:
+                    _tell_slow("its login shell", now() - began, on_slow)
+                    began = now()
+                    if patience is not None:
+                        limit.reschedule(max(deadline, began + patience))
+            _tell_slow(f"its Python ({python or 'python3'})", now() - began, on_slow)
             if handshake.answer == "need":
                 await process.write(archive.content)
         return process, diagnostics, rest, handshake.answer == "have"
@@ -93,6 +101,11 @@ async def join(
     except BaseException:
         await abandon(process, diagnostics)
         raise
+
+
+def _tell_slow(what: str, seconds: float, on_slow: Callable[[str], None] | None) -> None:
+    if on_slow is not None and seconds >= SLOW:
+        on_slow(f"{what} took {seconds:.1f} s to start")
 
 
 async def first_words(process: RemoteProcess, diagnostics: Diagnostics, host: str, deadline: float) -> bytes:

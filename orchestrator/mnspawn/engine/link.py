@@ -37,11 +37,17 @@ class Verdict:
 
 
 class HostLink:
-    """What the drive knows of one host."""
+    """What the drive knows of one host.
+
+    Args:
+        deliver: called when the session may have events.
+        notice: takes a line for people, and the host that it is about.
+    """
 
     def __init__(
-        self, index: int, name: str, reached: Reached, request: RunRequest, run: str, deliver: Callable[[], None]
-    ) -> None:
+        self, index: int, name: str, reached: Reached, request: RunRequest, run: str, deliver: Callable[[], None],
+        notice: Callable[[str, str], None],
+    ) -> None:  # fmt: skip
         self.index = index
         self.name = name
         self.hello: Hello | None = None
@@ -54,6 +60,7 @@ class HostLink:
         self._reached = reached
         self._run = run
         self._deliver = deliver
+        self._notice = notice
         self._python = reached.hosts[index].python or request.python
         self._timeout = request.ssh.connect_timeout
         self._agent = request.agent
@@ -111,7 +118,13 @@ class HostLink:
             self._diagnostics = join.Diagnostics(self._process)
         else:
             self._process, self._diagnostics, self._first, _ = await join.join(
-                connection, self.name, ("serve",), self._python, self._timeout, join.START_LIMIT
+                connection,
+                self.name,
+                ("serve",),
+                self._python,
+                self._timeout,
+                join.START_LIMIT,
+                lambda slow: self._notice(slow, self.name),
             )
             if not self._first:
                 deadline = self._loop.time() + max(self._timeout, join.START_LIMIT)

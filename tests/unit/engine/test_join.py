@@ -209,6 +209,20 @@ async def test_a_python_that_takes_longer_to_start_than_connecting_may_is_waited
     await join.abandon(process, diagnostics)
 
 
+@pytest.mark.parametrize(
+    ("limit", "told"), [(0.0, ["its login shell took", "its Python (/opt/py) took"]), (PATIENCE, [])]
+)
+async def test_what_was_slow_is_told(monkeypatch: pytest.MonkeyPatch, limit: float, told: list[str]) -> None:
+    monkeypatch.setattr(join, "SLOW", limit)
+    connection = await connect(saying(b"\nMNSPAWN NONCE shell\n", b"\nMNSPAWN NONCE have\nhello"))
+    heard: list[str] = []
+    process, diagnostics, _, _ = await join.join(
+        connection, "h1", ("serve",), "/opt/py", PATIENCE, PATIENCE, heard.append
+    )
+    await join.abandon(process, diagnostics)
+    assert [line[: len(start)] for line, start in zip(heard, told, strict=True)] == told
+
+
 async def test_a_python_that_does_not_start_is_told_as_that_and_not_as_a_shell() -> None:
     connection = await connect(saying(b"\nMNSPAWN NONCE shell\n"))
     with pytest.raises(BootstrapError, match=r"connected, but its Python \(/opt/py\) did not start within 1 s"):
