@@ -46,9 +46,8 @@ async def test_what_goes_in_comes_out(place: Place) -> None:
     assert await process.wait() == 0
 
 
+@pytest.mark.parametrize("place", SSH, indirect=True)  # the others are for tests, which look at what went over them
 async def test_nothing_is_kept_of_a_connection_that_was_closed(place: Place) -> None:
-    if place.name in ("local", "memory"):
-        pytest.skip("they are for tests, which look at what went over them")
     connection = await place.connect()
     process = await connection.run("true")
     assert await read_all(process) == b""
