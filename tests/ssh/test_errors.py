@@ -144,6 +144,14 @@ async def test_a_proxy_command_that_hangs_is_ended_with_what_it_started(
     wait_until(lambda: not Path(f"/proc/{number_in(pid)}").exists(), what="the child of the command is gone")
 
 
+async def test_what_a_proxy_command_leaves_is_ended_when_ssh_gives_up_by_itself(config: Path, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    prepend(config, f"ProxyCommand sh -c 'sleep 987 >/dev/null 2>&1 & echo $! >{pid}; exit 1'")
+    error = await failure("openssh", config, Target("h"))
+    assert type(error) is not errors.ConnectTimeout
+    wait_until(lambda: not Path(f"/proc/{number_in(pid)}").exists(), what="the child of the command is gone")
+
+
 def number_in(pid: Path) -> int:
     return int(pid.read_text())
 

@@ -33,7 +33,7 @@ class ChildProcess:
         self._reaped = asyncio.Event()
         self._code: int | None = None
         self._is_closed = False
-        self._piped = PipedProcess(self, argv, cwd=cwd, env=env)
+        self._piped = PipedProcess(self, argv, cwd=cwd, env=env, before_reaping=self.before_reaping)
 
     # -- what the pipes say
     def output(self, number: int, chunk: bytes) -> None:
@@ -55,6 +55,9 @@ class ChildProcess:
         self._reaped.set()
         self.on_end()
         self._finish()
+
+    def before_reaping(self, pid: int) -> None:
+        """For those who build on this: it has ended, and its number can be nobody else's yet."""
 
     def on_end(self) -> None:
         """For those who build on this: it was reaped."""

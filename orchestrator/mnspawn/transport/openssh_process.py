@@ -73,6 +73,11 @@ class Ssh(ChildProcess):
         self.log = log
         super().__init__(argv)
 
+    def before_reaping(self, pid: int) -> None:
+        """End what a ProxyCommand has left when ssh gives up by itself: it ends that command alone."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGTERM)
+
     def on_end(self) -> None:
         self.log.finish()
 

@@ -10,7 +10,7 @@ import os
 import subprocess
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -72,6 +72,7 @@ class PipedProcess:
 
     Args:
         argv: what to start; or who was started already.
+        before_reaping: called with its number when it has ended, while that can be nobody else's yet.
 
     Raises:
         OSError: no process can be made.
@@ -85,9 +86,11 @@ class PipedProcess:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         new_session: bool = True,
+        before_reaping: Callable[[int], None] = lambda pid: None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._owner = owner
+        self._before_reaping = before_reaping
         if isinstance(argv, Sequence):
             self._popen: Started = subprocess.Popen(
                 argv,
@@ -229,11 +232,15 @@ class PipedProcess:
 
     def _on_end(self) -> None:
         self.abandon()
+        self._before_reaping(self.pid)
         self._owner.ended(self._popen.wait())
 
     def _wait_in_thread(self) -> None:
         code = UNKNOWN
         try:
+            with contextlib.suppress(ChildProcessError):  # somebody else has reaped it
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+                self._before_reaping(self.pid)
             code = self._popen.wait()
         finally:  # also when somebody else has reaped it: nobody may wait for ever
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
