@@ -86,8 +86,12 @@ def _make(path: str) -> None:
         pass  # somebody was faster, or something else stands there: whose it is will be asked
 
 
-def _check(path: str) -> None:
-    status = os.lstat(path)
+def check(path: str, status: os.stat_result) -> None:
+    """What a path stands for is a folder, which is ours and which others can't write to, whatever is above it.
+
+    Raises:
+        NotOurs, NotADirectoryError: it is something else.
+    """
     mode = stat.S_IMODE(status.st_mode)
     if stat.S_ISLNK(status.st_mode):
         raise NotOurs(path, "is a symbolic link")
@@ -97,6 +101,12 @@ def _check(path: str) -> None:
         raise NotOurs(path, "belongs to uid %d" % status.st_uid)
     if mode & WRITERS:
         raise NotOurs(path, "can be written to by others (mode %04o)" % mode)
+
+
+def _check(path: str) -> None:
+    status = os.lstat(path)
+    check(path, status)
+    mode = stat.S_IMODE(status.st_mode)
     if mode & OTHERS:
         os.chmod(path, mode & ~OTHERS)
 

@@ -6,6 +6,9 @@
 
 A disk that is full (or the like) is told once; nothing more is written then, and the run goes on. A file that
 can't hold what a host says of it (an offset behind the largest file) is given up alone.
+
+DIR may be one that others write to: the run's folder is used by its descriptor, and only when it is ours, so that
+nobody leads us to files elsewhere.
 """
 
 import errno
@@ -33,10 +36,15 @@ EVENTS_FILE, REPORT_FILE = "events.jsonl", "report.json"
 
 
 class FilesWriter(ThreadedWriter):
-    """Writes blocks at offsets of many files, few of them open at a time. Its descriptors are numbers of its own."""
+    """Writes blocks at offsets of many files, few of them open at a time. Its descriptors are numbers of its own.
+
+    Attributes:
+        folder: descriptor of the folder in which all files are.
+    """
 
     def __init__(self, name: str, on_failure: Callable[[int, Exception], None]) -> None:
         super().__init__(name, on_failure)
+        self.folder: int | None = None
         self._places: list[tuple[Path, int]] = []  # of each number: its file and where the next block goes
         self._files: OrderedDict[Path, int] = OrderedDict()  # the most recently used last
 
@@ -54,6 +62,9 @@ class FilesWriter(ThreadedWriter):
         for fd in self._files.values():
             os.close(fd)
         self._files.clear()
+        if self.folder is not None:
+            os.close(self.folder)
+            self.folder = None
 
     def _write_some(self, fd: int, block: memoryview) -> int:
         path, offset = self._places[fd]
@@ -66,7 +77,8 @@ class FilesWriter(ThreadedWriter):
         if found is None:
             if len(self._files) >= OPEN_FILES:
                 os.close(self._files.popitem(last=False)[1])
-            found = self._files[path] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+            found = self._files[path] = os.open(path.name, flags, 0o600, dir_fd=self.folder)
         self._files.move_to_end(path)
         return found
 
@@ -131,8 +143,11 @@ class LocalCopies:
         self._width = max(4, len(str(world_size - 1)))
         own = self._folder / run
         try:
-            own.mkdir(mode=0o700, exist_ok=True)
-            fd = os.open(own / EVENTS_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with suppress(FileExistsError):  # from an earlier look at the run, if it is ours
+                own.mkdir(mode=0o700)
+            self._writer.folder = _open_ours(own)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            fd = os.open(EVENTS_FILE, flags, 0o600, dir_fd=self._writer.folder)
         except OSError as exc:
             self._fail(exc)
             return
@@ -161,7 +176,7 @@ class LocalCopies:
             self._make_files(event.rank)
         elif isinstance(event, RunFinished) and self._own is not None:
             with suppress(FileNotFoundError):  # there is none from an earlier look at the run
-                os.unlink(self._own / REPORT_FILE)
+                os.unlink(REPORT_FILE, dir_fd=self._writer.folder)
             content = json.dumps(event.report, indent=2, default=str) + "\n"
             self._writer.put(self._writer.place(self._own / REPORT_FILE, 0), content.encode())
 
@@ -177,10 +192,10 @@ class LocalCopies:
 
     def _make_files(self, rank: int) -> None:
         """A rank that says nothing has files, too: empty ones."""
-        assert self._own is not None
         try:
             for stream in SUFFIXES:
-                os.close(os.open(self._own / self._name(rank, stream), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+                os.close(os.open(self._name(rank, stream), flags, 0o600, dir_fd=self._writer.folder))
         except OSError as exc:
             self._fail(exc)
 
@@ -211,3 +226,14 @@ class LocalCopies:
         if not self._has_failed:
             self._has_failed = True
             log.error("--log-dir: %s: %s: from here on nothing is kept there", self._folder, reason_of(exc))
+
+
+def _open_ours(folder: Path) -> int:
+    """A descriptor of a folder that is ours, whoever may rename it. Raises OSError."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        ours.check(str(folder), os.fstat(fd))
+    except OSError:
+        os.close(fd)
+        raise
+    return fd

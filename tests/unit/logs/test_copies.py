@@ -4,7 +4,8 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,59 @@ def test_files_are_their_owners_only(tmp_path: Path) -> None:
     kept(tmp_path, [output(0, b"x")])
     assert (tmp_path / "r1").stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "r1").iterdir()} == {0o600}
+
+
+def a_link(path: Path) -> None:
+    path.symlink_to("precious")
+
+
+def a_folder_of_anothers(path: Path) -> None:
+    path.mkdir(mode=0o777)
+    (path / "events.jsonl").symlink_to("../precious/notes")
+    os.chown(path, 65534, 65534)
+
+
+def an_open_folder(path: Path) -> None:
+    path.mkdir()
+    path.chmod(0o777)
+    (path / "events.jsonl").symlink_to("../precious/notes")
+
+
+@pytest.mark.parametrize(
+    ("plant", "reason"),
+    [
+        (a_link, "Not a directory"),
+        pytest.param(a_folder_of_anothers, "belongs to uid 65534", marks=pytest.mark.netns),
+        (an_open_folder, r"can be written to by others \(mode 0777\)"),
+    ],
+)
+def test_what_another_account_has_put_where_a_run_is_kept_is_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, plant: Callable[[Path], None], reason: str
+) -> None:
+    """DIR may be everybody's, and who is on a host sees there which runs it has."""
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "notes").write_text("mine")
+    plant(tmp_path / "r1")
+    kept(tmp_path, [TrainerStarted(3.0, "a", 0, 0, 102), output(0, b"x"), RunFinished(9.0, "r1", 0, {})])
+    assert [path.name for path in (tmp_path / "precious").iterdir()] == ["notes"]
+    assert (tmp_path / "precious" / "notes").read_text() == "mine"
+    assert len(caplog.records) == 1
+    assert re.search(reason, caplog.records[0].message)
+
+
+def test_a_run_is_kept_in_its_folder_whoever_renames_that(tmp_path: Path) -> None:
+    listener = LocalCopies.open(tmp_path)
+    listener.on_event(RunStarting(2.0, "r1", 4, {}))
+    (tmp_path / "r1").rename(tmp_path / "renamed")
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "r1").symlink_to("precious")
+    for event in (TrainerStarted(3.0, "a", 1, 0, 102), output(0, b"x"), RunFinished(9.0, "r1", 0, {})):
+        listener.on_event(event)
+    asyncio.run(listener.aclose())
+    assert list((tmp_path / "precious").iterdir()) == []
+    assert {path.name for path in (tmp_path / "renamed").iterdir()} == {
+        "events.jsonl", "rank-0000.out", "rank-0001.err", "rank-0001.out", "report.json"
+    }  # fmt: skip
 
 
 def test_a_disk_that_takes_no_more_is_told_once(
