@@ -1,6 +1,8 @@
 """known_hosts files: what is found in them, and how `hosts trust` writes to them."""
 
 import base64
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,30 @@ def test_what_is_appended_starts_a_line_of_its_own(path: Path) -> None:
 def test_a_new_file_is_for_its_owner_only(tmp_path: Path) -> None:
     known_hosts.write(tmp_path / "new" / "known_hosts", "h1", [blob(1)], hash_names=True)
     assert (tmp_path / "new" / "known_hosts").stat().st_mode & 0o777 == 0o600
+
+
+def test_others_can_not_write_to_it_for_a_moment_whatever_the_umask(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has a file open goes on writing to it."""
+    modes = []
+    fchmod = os.fchmod
+
+    def watched(fd: int, mode: int) -> None:
+        modes.append(stat.S_IMODE(os.fstat(fd).st_mode))
+        fchmod(fd, mode)
+
+    monkeypatch.setattr(os, "fchmod", watched)
+    monkeypatch.setattr(os, "chmod", lambda *_, **__: None)
+    path.unlink(missing_ok=True)
+    before = os.umask(0)
+    try:
+        known_hosts.write(path, "h1", [blob(1)], hash_names=False)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        known_hosts.write(path, "h1", [blob(7)], hash_names=False, replace=True)
+    finally:
+        os.umask(before)
+    assert modes == [0o600]
 
 
 def test_replacing_takes_out_the_hosts_old_key_and_nothing_else(path: Path) -> None:

@@ -240,15 +240,13 @@ def _line(name: str, key: bytes) -> str:
 
 
 def _append(path: Path, lines: Sequence[str]) -> None:
-    with path.open("a+b") as file:
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "a+b") as file:
         file.seek(0, os.SEEK_END)
         if file.tell():
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
                 file.write(b"\n")
         file.write("".join(lines).encode())
-    if path.stat().st_size == len("".join(lines).encode()):
-        path.chmod(0o600)
 
 
 def _rewrite(path: Path, stale: dict[int, Entry], name: str, lines: Sequence[str]) -> None:
@@ -263,6 +261,7 @@ def _rewrite(path: Path, stale: dict[int, Entry], name: str, lines: Sequence[str
     if kept and not kept[-1].endswith(b"\n"):
         kept[-1] += b"\n"
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(b"".join(kept) + "".join(lines).encode())
-    temporary.chmod(path.stat().st_mode & 0o777)
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
+        file.write(b"".join(kept) + "".join(lines).encode())
     temporary.replace(path)
