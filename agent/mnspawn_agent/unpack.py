@@ -60,7 +60,9 @@ def store(folder: str, files: Dict[str, bytes]) -> None:
         for name, content in files.items():
             path = os.path.join(temporary, name)
             os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-            with open(path, "wb") as file:
+            # for byte code; Python would make it as the umask has it
+            os.makedirs(os.path.join(os.path.dirname(path), "__pycache__"), 0o700, exist_ok=True)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
                 file.write(content)
         try:
             os.rename(temporary, folder)

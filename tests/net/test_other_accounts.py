@@ -250,15 +250,16 @@ def test_a_controllers_folder_of_somebody_else_is_named(hosts: Cluster) -> None:
 
 
 def test_a_controller_opens_nothing_to_others_whatever_its_umask(hosts: Cluster) -> None:
+    hosts["h1"].write("/root/.bashrc", "umask 0\n")
     for words in (
         ["--hosts", "h1", "--nproc-per-node", "1", "--log-dir", "logs/of/runs", "--no-python", "true"],
         ["inventory", "add", "h1"],
         ["hosts", "trust", "--yes", "h1"],
     ):
         hosts.mnspawn(*words, umask=0).check()
-    made = [path for path in hosts.home.rglob("*") if path.is_dir() and ".ssh" not in path.parts]
-    assert {"known", "runs", "mnspawn"} <= {path.name for path in made}
+    made = [path for path in hosts.home.rglob("*") if ".ssh" not in path.parts]
+    assert {"known", "run.json", "rank-0000.out", "events.jsonl", "runs", "mnspawn"} <= {path.name for path in made}
     assert [str(path) for path in made if path.stat().st_mode & 0o077] == []
-    kept = [path for path in hosts["h1"].path("/root").rglob("*") if path.is_dir() and path.name != "__pycache__"]
-    assert {"mnspawn", "runs", "known"} - {path.name for path in kept} == {"known"}
+    kept = [path for place in (".cache", ".local") for path in hosts["h1"].path(f"/root/{place}").rglob("*")]
+    assert {"mnspawn", "runs", "known", "agent.z", "__pycache__"} - {path.name for path in kept} == {"known"}
     assert [str(path) for path in kept if path.stat().st_mode & 0o077] == []
