@@ -53,8 +53,8 @@ class Parsed:
 
 
 def remember(registry: Registry, count: int) -> None:
-    """Runs 00000000 and on, the first the oldest; those with an odd number are named odd."""
-    for number in range(count):
+    """Runs 00000000 and on, the first the oldest though written down last; those with an odd number are named odd."""
+    for number in reversed(range(count)):
         run = f"{number:08d}"
         registry.remember(KnownRun(run, (Host(name="a"),), (1,), "odd" if number % 2 else None, {}, 1000.0 + number))
 
