@@ -11,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from mnspawn.errors import UsageError
 from mnspawn_agent import ours
 
 LOCK = "lock"
@@ -21,13 +22,17 @@ class Folder:
     """A temporary folder of ours.
 
     Raises:
-        OSError: it can't be made.
+        UsageError: as `new`.
     """
 
     def __init__(self, prefix: str) -> None:
         sweep(prefix)
-        self.path = Path(tempfile.mkdtemp(prefix=prefix))
-        self._lock: int | None = own(self.path)
+        self.path = new(prefix)
+        try:
+            self._lock: int | None = own(self.path)
+        except OSError as exc:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise _refused(exc) from exc
 
     def remove(self) -> None:
         """Give it back; once is enough."""
@@ -35,6 +40,29 @@ class Folder:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._lock)
             self._lock = None
+
+
+def new(prefix: str) -> Path:
+    """A temporary folder that nobody else can put another one in the place of.
+
+    Raises:
+        UsageError: there is none to be had.
+    """
+    try:
+        path = tempfile.mkdtemp(prefix=prefix)
+        try:
+            return Path(ours.secure(path))
+        except OSError:
+            os.rmdir(path)
+            raise
+    except OSError as exc:
+        raise _refused(exc) from exc
+
+
+def _refused(exc: OSError) -> UsageError:
+    reason = exc.strerror or str(exc)
+    said = reason if isinstance(exc, ours.NotOurs) or not exc.filename else f"{exc.filename}: {reason}"
+    return UsageError(f"no temporary folder can be made: {said}", hint="TMPDIR names another place for it")
 
 
 def own(folder: Path) -> int:

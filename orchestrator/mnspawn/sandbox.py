@@ -16,7 +16,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -45,7 +44,7 @@ class Sandbox:
         options: what `transport.create` needs so that it reaches them.
 
     Raises:
-        UsageError: no such number of hosts.
+        UsageError: no such number of hosts, or no folder to keep them in.
         HostError: the server did not come up.
     """
 
@@ -61,7 +60,7 @@ class Sandbox:
 
     async def __aenter__(self) -> Self:
         leftovers.sweep(PREFIX)
-        self._root = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._root = leftovers.new(PREFIX)
         try:
             await self._start()
         except BaseException:

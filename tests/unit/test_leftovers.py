@@ -1,17 +1,20 @@
 """Temporary folders of owners that were killed go with the next start; nobody else's do."""
 
+import asyncio
 import fcntl
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from mnspawn import leftovers
+from mnspawn.errors import UsageError
+from mnspawn.sandbox import Sandbox
 from mnspawn.transport import SshOptions, create
 
 PREFIX = "mnspawn-test-"
@@ -133,6 +136,38 @@ def test_nothing_is_swept_where_others_may_rename_what_is_ours(temporary: Path) 
     temporary.chmod(0o1777)
     leftovers.sweep(PREFIX)
     assert not ours.exists()
+
+
+async def ssh() -> None:
+    create("openssh", SshOptions())
+
+
+async def sandbox() -> None:
+    async with Sandbox(1):
+        raise AssertionError("it has started")
+
+
+@pytest.mark.parametrize("start", [ssh, sandbox])
+def test_nothing_is_kept_where_others_may_put_something_else_in_its_place(
+    temporary: Path, start: Callable[[], Awaitable[None]]
+) -> None:
+    """Sockets that ssh connects to, keys of a sandbox's hosts."""
+    temporary.chmod(0o777)
+    with pytest.raises(UsageError, match=r"^no temporary folder can be made: .* lets others rename what is in it"):
+        asyncio.run(start())
+    assert os.listdir(temporary) == []
+
+
+@pytest.mark.parametrize("start", [ssh, sandbox])
+def test_a_system_without_room_for_temporary_files_is_told_as_that(
+    monkeypatch: pytest.MonkeyPatch, start: Callable[[], Awaitable[None]]
+) -> None:
+    def full(**_: object) -> str:
+        raise OSError(28, "No space left on device", "/tmp/mnspawn")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    with pytest.raises(UsageError, match=r"^no temporary folder can be made: /tmp/mnspawn: No space left on device$"):
+        asyncio.run(start())
 
 
 async def test_the_openssh_transport_sweeps_when_it_starts_and_leaves_nothing(temporary: Path) -> None:

@@ -4,9 +4,9 @@ import os
 import shlex
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
+from mnspawn import leftovers
 from mnspawn.cli.render import print_ours
 from mnspawn.cli.words import told
 from mnspawn_inventory import InventoryError, Origin
@@ -23,10 +23,11 @@ def edit_by_hand(path: Path) -> bool:
 
     Raises:
         InventoryError: there is no editor, or what was written can't be used; the copy is kept then.
+        UsageError: there is no temporary folder for the copy.
     """
     check_editable(path)
     before = read_text(path).content if path.exists() else ""
-    folder = Path(tempfile.mkdtemp(prefix="mnspawn-"))
+    folder = leftovers.new("mnspawn-")
     copy = folder / path.name
     copy.write_text(before, encoding="utf-8")
     while True:
