@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,7 +150,7 @@ async def sandbox() -> None:
 
 @pytest.mark.parametrize("start", [ssh, sandbox])
 def test_nothing_is_kept_where_others_may_put_something_else_in_its_place(
-    temporary: Path, start: Callable[[], Awaitable[None]]
+    temporary: Path, start: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
     """Sockets that ssh connects to, keys of a sandbox's hosts."""
     temporary.chmod(0o777)
@@ -160,7 +161,7 @@ def test_nothing_is_kept_where_others_may_put_something_else_in_its_place(
 
 @pytest.mark.parametrize("start", [ssh, sandbox])
 def test_a_system_without_room_for_temporary_files_is_told_as_that(
-    monkeypatch: pytest.MonkeyPatch, start: Callable[[], Awaitable[None]]
+    monkeypatch: pytest.MonkeyPatch, start: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
     def full(**_: object) -> str:
         raise OSError(28, "No space left on device", "/tmp/mnspawn")
