@@ -15,6 +15,7 @@ import errno
 import json
 import logging
 import os
+import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -232,8 +233,24 @@ def _open_ours(folder: Path) -> int:
     """A descriptor of a folder that is ours, whoever may rename it. Raises OSError."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        ours.check(str(folder), os.fstat(fd))
+        try:
+            ours.check(str(folder), os.fstat(fd))
+        except ours.NotOurs:
+            if _keeps_owners(fd):
+                raise
     except OSError:
         os.close(fd)
         raise
     return fd
+
+
+def _keeps_owners(folder: int) -> bool:
+    """Its file system does: what we make there is ours. Shares of other systems and NFS for root say something else."""
+    name = f".probe-{secrets.token_hex(6)}"
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        status = os.fstat(fd)
+        return status.st_uid == os.getuid() and not status.st_mode & 0o077
+    finally:
+        os.close(fd)
+        os.unlink(name, dir_fd=folder)

@@ -120,6 +120,25 @@ def test_what_another_account_has_put_where_a_run_is_kept_is_not_used(
     assert re.search(reason, caplog.records[0].message)
 
 
+def test_a_share_that_keeps_neither_owners_nor_modes_is_as_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There every folder looks like everybody's, and so does what we make in it, which tells such a share."""
+    (tmp_path / "r1").mkdir()
+    (tmp_path / "r1").chmod(0o777)
+    before = os.fstat
+
+    def forgetful(fd: int) -> os.stat_result:
+        found = list(before(fd))
+        found[0] = int(found[0]) | 0o077
+        return os.stat_result(found)
+
+    monkeypatch.setattr(os, "fstat", forgetful)
+    kept(tmp_path, [output(0, b"x"), RunFinished(9.0, "r1", 0, {})])
+    assert caplog.records == []
+    assert {path.name for path in (tmp_path / "r1").iterdir()} == {"events.jsonl", "rank-0000.out", "report.json"}
+
+
 def test_a_run_is_kept_in_its_folder_whoever_renames_that(tmp_path: Path) -> None:
     listener = LocalCopies.open(tmp_path)
     listener.on_event(RunStarting(2.0, "r1", 4, {}))
