@@ -32,6 +32,8 @@ SUFFIXES = {Stream.STDOUT: "out", Stream.STDERR: "err"}
 ONE_FILE = frozenset(
     (errno.EFBIG, errno.EINVAL, errno.EOVERFLOW)
 )  # errors that say something about an offset, not about the disk
+# no links and no waiting for a pipe's reader: on a share that keeps no owners the folder may be anybody's
+FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 OPEN_FILES = 64  # at once: 500 ranks have 1000 streams, and many systems allow a process 1024 descriptors
 EVENTS_FILE, REPORT_FILE = "events.jsonl", "report.json"
 
@@ -78,8 +80,7 @@ class FilesWriter(ThreadedWriter):
         if found is None:
             if len(self._files) >= OPEN_FILES:
                 os.close(self._files.popitem(last=False)[1])
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-            found = self._files[path] = os.open(path.name, flags, 0o600, dir_fd=self.folder)
+            found = self._files[path] = os.open(path.name, FLAGS, 0o600, dir_fd=self.folder)
         self._files.move_to_end(path)
         return found
 
@@ -147,8 +148,7 @@ class LocalCopies:
             with suppress(FileExistsError):  # from an earlier look at the run, if it is ours
                 own.mkdir(mode=0o700)
             self._writer.folder = _open_ours(own)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            fd = os.open(EVENTS_FILE, flags, 0o600, dir_fd=self._writer.folder)
+            fd = os.open(EVENTS_FILE, FLAGS | os.O_TRUNC, 0o600, dir_fd=self._writer.folder)
         except OSError as exc:
             self._fail(exc)
             return
@@ -195,8 +195,7 @@ class LocalCopies:
         """A rank that says nothing has files, too: empty ones."""
         try:
             for stream in SUFFIXES:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-                os.close(os.open(self._name(rank, stream), flags, 0o600, dir_fd=self._writer.folder))
+                os.close(os.open(self._name(rank, stream), FLAGS, 0o600, dir_fd=self._writer.folder))
         except OSError as exc:
             self._fail(exc)
 

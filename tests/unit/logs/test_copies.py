@@ -1,6 +1,7 @@
 """Local copies: byte for byte, holes where bytes were lost, few files open, a full disk told once."""
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -139,6 +140,25 @@ def test_a_share_that_keeps_neither_owners_nor_modes_is_as_good(
     assert {path.name for path in (tmp_path / "r1").iterdir()} == {"events.jsonl", "rank-0000.out", "report.json"}
 
 
+@pytest.mark.parametrize("name", ["events.jsonl", "rank-0000.out"])
+@pytest.mark.parametrize("plant", [Path.symlink_to, os.mkfifo])
+def test_links_and_pipes_are_not_written_to_even_there(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    plant: Callable[..., None],
+    name: str,
+) -> None:
+    (tmp_path / "r1").mkdir()
+    (tmp_path / "precious").write_text("mine")
+    plant(tmp_path / "r1" / name, *((tmp_path / "precious",) if plant is Path.symlink_to else ()))
+    listener = LocalCopies.open(tmp_path)
+    listener.on_event(RunStarting(2.0, "r1", 4, {}))
+    listener.on_event(output(0, b"x"))
+    asyncio.run(listener.aclose())
+    assert len(caplog.records) == 1
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
 def test_a_run_is_kept_in_its_folder_whoever_renames_that(tmp_path: Path) -> None:
     listener = LocalCopies.open(tmp_path)
     listener.on_event(RunStarting(2.0, "r1", 4, {}))
@@ -157,8 +177,10 @@ def test_a_run_is_kept_in_its_folder_whoever_renames_that(tmp_path: Path) -> Non
 def test_a_disk_that_takes_no_more_is_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "r1").mkdir()
-    (tmp_path / "r1" / "rank-0000.out").symlink_to("/dev/full")
+    def full(fd: int, block: memoryview, offset: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
     with caplog.at_level(logging.ERROR):
         kept_files = [output(0, b"x" * 1000, 1000 * n) for n in range(100)]
         listener = LocalCopies.open(tmp_path)
