@@ -95,8 +95,17 @@ class Registry:
             os.utime(folder / RUN_FILE, (known.began, known.began))
 
     def read(self, run: str) -> KnownRun:
-        """Raises OSError, ValueError."""
-        content = json.loads((self._secure(run) / RUN_FILE).read_bytes())
+        """Raises OSError, ValueError: it is not there, half written, or another version's."""
+        content = (self._secure(run) / RUN_FILE).read_bytes()
+        try:
+            known = self._read(json.loads(content))
+        except (TypeError, KeyError, AttributeError, RecursionError) as exc:
+            raise ValueError(f"{run}: no record of a run") from exc
+        if known.run != run or not RUN_ID.fullmatch(run):
+            raise ValueError(f"{run}: the record of another run")
+        return known
+
+    def _read(self, content: dict[str, Any]) -> KnownRun:
         hosts = tuple(Host(**{**raw, "devices": _tuple(raw.get("devices"))}) for raw in content.pop("hosts"))
         ssh = content.pop("ssh")
         config = ssh.pop("config")
@@ -126,7 +135,7 @@ class Registry:
             UsageError: as `ids`.
         """
         for run in self.ids() if runs is None else runs:
-            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # removed meanwhile, or half written
+            with contextlib.suppress(OSError, ValueError):  # removed meanwhile, or half written
                 yield self.read(run)
 
     def _in_order(self) -> list[str]:
@@ -151,7 +160,7 @@ class Registry:
         """
         hint = "mnspawn ps lists them; for a run started elsewhere add --hosts and the hosts that it runs on"
         if RUN_ID.fullmatch(word):
-            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # it is something else than an id
+            with contextlib.suppress(OSError, ValueError):  # it is something else than an id
                 return self.read(word)
         return pick(list(self.known()), word, "a run known here", hint)
 
@@ -201,7 +210,7 @@ class Registry:
         """The report of a run that has ended, as far as this machine saw it."""
         try:
             content = json.loads((self._secure(run) / REPORT_FILE).read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return content if isinstance(content, dict) else None
 

@@ -35,6 +35,24 @@ def test_what_a_full_disk_does_not_take_leaves_nothing_behind(tmp_path: Path, mo
     assert list((tmp_path / "1a2b3c4d").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "content", ["", "[]", '"text"', "7", "[" * 200_000, "{}", '{"hosts": 7}', '{"hosts": ["a"]}', "of another run"]
+)
+def test_a_record_that_is_none_hides_no_other(tmp_path: Path, content: str) -> None:
+    registry = Registry(tmp_path)
+    registry.remember(KnownRun("1a2b3c4d", (Host(name="a"),), (1,)))
+    for name in ("deadbeef", "no id"):
+        (tmp_path / name).mkdir()
+        whole = (tmp_path / "1a2b3c4d" / "run.json").read_text()
+        (tmp_path / name / "run.json").write_text(whole if content == "of another run" else content)
+        (tmp_path / name / "report.json").write_text(content)
+    assert [known.run for known in registry.known()] == ["1a2b3c4d"]
+    assert registry.find("1a2b").run == "1a2b3c4d"
+    assert registry.report("deadbeef") in (None, {}, {"hosts": 7}, {"hosts": ["a"]})
+    with pytest.raises(UsageError, match="expected a run known here"):
+        registry.find("deadbeef")
+
+
 # -- many runs
 
 
