@@ -24,6 +24,15 @@ class RunState(Enum):
     DONE = "done"
 
 
+class Awaited(Enum):
+    """What a host has to say next, where the run can't go on without it; in words for people."""
+
+    HELLO = "its first word"
+    PREPARED = "its word that it is prepared"
+    STARTED = "the start of its ranks"
+    OUTPUT = "the rest of the output"
+
+
 R = RunState
 MOVES: dict[RunState, dict[str, RunState]] = {
     R.CONNECTING: {"all_connected": R.PREPARING, "give_up": R.DONE},
@@ -194,7 +203,8 @@ class RunMachine:
     def done(self, host: int, leftovers: Sequence[int], swept: int, reasons: Sequence[str] = ()) -> None:
         entry = self._hosts[host]
         entry.is_done = True
-        self._patience.forget(host)
+        if not self._is_hurried:
+            self._patience.forget(host)
         entry.leftovers, entry.reasons, entry.swept = tuple(leftovers), tuple(reasons), swept
         entry.is_confirmed = not leftovers
 
@@ -215,9 +225,21 @@ class RunMachine:
         self._hosts[host].is_away = False
         self._expect_end(host, now)
 
+    def awaited_of(self, host: int) -> Awaited | None:
+        """What keeps everybody waiting for this host; None while nothing does, or its time is bounded anyway."""
+        entry = self._hosts[host]
+        if self.state is R.CONNECTING and host in self._connecting:
+            return Awaited.HELLO
+        if self.state is R.PREPARING and host in self._preparing:
+            return Awaited.PREPARED
+        if self.state is R.STARTING and not self._starting.isdisjoint(entry.ranks):
+            return Awaited.STARTED
+        return Awaited.OUTPUT if entry.is_done and host in self._unsettled else None
+
     def _expect_end(self, host: int, now: float) -> None:
         entry = self._hosts[host]
-        if entry.is_done or entry.is_away or host not in self._unsettled:
+        # who is done may have much to tell yet, unless it was told that nobody wants to hear it
+        if (entry.is_done and not self._is_hurried) or entry.is_away or host not in self._unsettled:
             return
         if self._grace_given is not None or not entry.running:
             self._patience.expect(host, now, self._grace if self._grace_given is None else self._grace_given)

@@ -93,6 +93,7 @@ class HostSession:
         self._waiting: dict[int, tuple[Exited, dict[int, int]]] = {}  # exits whose output is still on its way
         self._missing: dict[tuple[int, int], int] = {}  # once all has ended: the sizes of what is not yet here
         self._events: list[SessionEvent] = []
+        self.told = 0  # events that brought the run on; what a host may say at any time is not among them
         self._told: set[tuple[str, int | None]] = set()  # what comes once, by kind and rank
         self._clock_offset: float | None = None  # as an earlier channel had measured it
         self._silence_limit = silence_limit
@@ -187,6 +188,7 @@ class HostSession:
     # -- what the agent says ---------------------------------------------------------------------------------------
     def events(self) -> list[SessionEvent]:
         events, self._events = self._events, []
+        self.told += sum(not isinstance(event, Remark | LetGo | StopAsked) for event in events)
         return events
 
     def _take(self) -> None:

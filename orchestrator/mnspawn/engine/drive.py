@@ -30,6 +30,7 @@ from .link import HOPELESS, HostLink, Verdict
 from .record import Record
 from .request import Listener, RunRequest
 from .sites import Reached, reach
+from .vigil import Vigil
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,8 @@ class Drive:
     async def _drive(self, reached: Reached) -> None:
         async with asyncio.TaskGroup() as group:
             self._group = group
-            tasks = [group.create_task(part) for part in (self._serve(reached), keep_time(self._machine, self._act))]
+            parts = self._serve(reached), keep_time(self._machine, self._act), Vigil(self._machine, self._links).keep()
+            tasks = [group.create_task(part) for part in parts]
             self._control.bind(self)
             await self._finished.wait()
             self._control.release()

@@ -139,6 +139,11 @@ class HostLink:
         assert self.lost is not None
         return self.lost
 
+    @property
+    def is_served(self) -> bool:
+        """An agent is at the other end, as far as we know."""
+        return self._is_open and not self.session.is_lost
+
     def lose_patience(self, reason: str) -> None:
         """The agent answers and does not do what it should: serve it no longer."""
         now = self._loop.time()
@@ -158,7 +163,7 @@ class HostLink:
         assert self._diagnostics is not None
         if lost.kind == "eof":
             return await join.explain_silence(self._process, self._diagnostics, self.name)
-        reason = lost.detail if lost.kind == "nonsense" else f"the link was lost: {lost.detail}"
+        reason = lost.detail if lost.kind in HOPELESS else f"the link was lost: {lost.detail}"
         return BootstrapError(reason, host=self.name)
 
     async def give_up(self, lost: LinkLost) -> None:

@@ -32,9 +32,11 @@ from .registry import KnownRun
 from .request import Listener
 from .sight import Sight, ViewOptions
 from .sites import reach_hosts
+from .vigil import outwait
 
 UNKNOWN = "it knows nothing of the run any more"
 RETRY_LEAST = 1.0  # seconds that a try to connect has, however late it is
+LAST_WORDS = 5.0  # seconds for a watcher to say that the agent is gone
 LOST_AFTER = 20.0  # seconds without a host that others still reach; what a run in the foreground allows by default
 
 
@@ -239,11 +241,21 @@ class View:
             )
         )
         self._errors.pop(glance.name, None)
+        impatience = None if options.is_following else self._group.create_task(self._outwait(glance, session))
         try:
             await pump(process, session, first, partial(self._deliver, glance), glance.wake)
         finally:
+            if impatience is not None:
+                impatience.cancel()
             await join.abandon(process, diagnostics)
         return glance.last_heard
+
+    async def _outwait(self, glance: Glance, session: said.HostSession) -> None:
+        """Who is to tell what there is, and only beats, is heard no longer."""
+        await outwait(session, lambda: bool(glance.owed))
+        glance.nonsense = "it answers, but does not say what it knows"
+        session.receive(b"", self._loop.time())
+        glance.wake.set()
 
     def _python(self, glance: Glance) -> str | None:
         return self._known.hosts[glance.index].python or self._known.python
@@ -318,7 +330,7 @@ class View:
             if isinstance(action, actions.Leave):
                 self._leave()
             elif isinstance(action, actions.GiveUpHost) and decides:
-                self._group.create_task(self._end_stuck(self._glances[action.host]), name="reap")
+                self._group.create_task(self._end_stuck(self._glances[action.host], action.reason), name="reap")
             elif isinstance(action, actions.StopAll) and decides:
                 self._audience.tell(seen.RunStopping(time.time(), action.reason, action.grace <= 0))
                 for glance in self._glances:
@@ -339,17 +351,24 @@ class View:
                         return
                     unanswered_since = unanswered_since or self._loop.time()  # its agent is frozen
                     if words[0] == "0" or self._loop.time() - unanswered_since >= LOST_AFTER:
-                        return await self._end_stuck(glance)
+                        return await self._end_stuck(glance, "its agent does not answer")
             if self._finished.is_set():
                 return
             await asyncio.sleep(RETRY_FIRST)
 
-    async def _end_stuck(self, glance: Glance) -> None:
-        """End an agent that does not do what it should, and what it has: the watcher will say that it is gone."""
-        if glance.connection is not None:
-            run, limit = self._known.run, self._known.ssh.connect_timeout
-            with contextlib.suppress(HostError):  # the link broke: then its loss says what there is to say
-                await join.reap(glance.connection, glance.name, run, glance.index, self._python(glance), limit)
+    async def _end_stuck(self, glance: Glance, reason: str) -> None:
+        """End an agent that does not do what it should, and what it has: the watcher says that it is gone, or lies."""
+        connection, is_clean = glance.connection, False
+        if connection is None:
+            return  # the link broke: then its loss says what there is to say
+        run, limit = self._known.run, self._known.ssh.connect_timeout
+        with contextlib.suppress(HostError):  # as above, or the host does not answer
+            is_clean = await join.reap(connection, glance.name, run, glance.index, self._python(glance), limit)
+        deadline = self._loop.time() + LAST_WORDS
+        while not glance.has_ended and self._loop.time() < deadline:  # noqa: ASYNC110 - as elsewhere: no event for it
+            await asyncio.sleep(RETRY_FIRST)
+        if not glance.has_ended and glance.connection is connection:
+            self._lose(glance, reason, self._loop.time(), is_clean)
 
     # -- the user --------------------------------------------------------------------------------------------------
     @guarded

@@ -23,7 +23,7 @@ class ScriptedAgent:
 
     Args:
         number: of its host, from 0; its rank is the same.
-        silent: kinds of messages that it takes and never acts on.
+        silent: kinds of messages that it takes and never acts on; HELLO: it says none.
     """
 
     def __init__(self, number: int, silent: Sequence[str] = ()) -> None:
@@ -41,7 +41,11 @@ class ScriptedAgent:
             "device_problem": "", "ssh_address": address, "hostname": f"h{number}", "user": 0, "home": "/root",
             "pid": 7, "monotonic": 1.0, "time": 1.0, "root_problem": "",
         }  # fmt: skip
-        self.say(messages.HELLO, protocol=PROTOCOL, version="0", facts=facts, cached=True)
+        if messages.HELLO in silent:
+            self._channel.beat()
+            self._flush()
+        else:
+            self.say(messages.HELLO, protocol=PROTOCOL, version="0", facts=facts, cached=True)
 
     @property
     def kinds(self) -> list[str]:
@@ -57,8 +61,13 @@ class ScriptedAgent:
             stopped=stopped, killed=False, outlived_term=False, is_disk_full=False, sizes=[], tail=[],
         )  # fmt: skip
 
-    def prove(self) -> None:
-        self.say(messages.DONE, leftovers=[], swept=0, sizes=[], at=time.monotonic())
+    def write_out(self, chunk: bytes, offset: int = 0) -> None:
+        """Its rank's stdout."""
+        self._channel.send_output(self.number, 1, offset, chunk, time.time())
+        self._flush()
+
+    def prove(self, sizes: Sequence[Sequence[int]] = ()) -> None:
+        self.say(messages.DONE, leftovers=[], swept=0, sizes=list(sizes), at=time.monotonic())
 
     def _obey(self, message: dict[str, Any]) -> None:
         kind = message["type"]

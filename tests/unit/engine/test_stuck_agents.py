@@ -1,11 +1,14 @@
 """Agents that beat and do not do what they are told: the run ends all the same, and says which host it was."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from mnspawn.core import patience
-from mnspawn.engine import join
+from mnspawn.core.run import Awaited
+from mnspawn.engine import join, vigil
+from mnspawn.errors import MnspawnError
 from mnspawn.events import Event, HostLost, TrainerStarted
 from mnspawn.report import RunReport
 from mnspawn_agent.protocol import messages
@@ -71,3 +74,95 @@ async def test_a_timeout_ends_a_run_whatever_its_agents_do_not_answer(reaped: li
     report = await ended(drive(agents, Witness(), timeout=LIMIT))
     assert report.exit_status == 124
     assert [host.host for host in report.hosts if host.lost] == ([] if kind == messages.PREPARE else ["h0"])
+
+
+# -- agents that answer and do not go on
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts that are waited for have little time for each step."""
+    monkeypatch.setattr(vigil, "LIMITS", dict.fromkeys(Awaited, 0.5))
+    monkeypatch.setattr(vigil, "LOOK", 0.05)
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "ended_there"),
+    [(messages.HELLO, "its first word", []), (messages.PREPARE, "its word that it is prepared", ["h0"])],
+)
+async def test_an_agent_that_only_beats_before_the_start_makes_its_host_unusable(
+    reaped: list[str], hasty: None, kind: str, what: str, ended_there: list[str]
+) -> None:
+    agents = [ScriptedAgent(0, silent=(kind,)), ScriptedAgent(1)]
+    with pytest.raises(MnspawnError, match=f"h0: its agent answers, but {what} did not come within 0 s") as caught:
+        await ended(drive(agents, Witness()))
+    assert (caught.value.exit_status, reaped) == (3, ended_there)
+
+
+async def test_an_agent_that_never_says_that_its_ranks_have_started_is_lost(reaped: list[str], hasty: None) -> None:
+    agents = [ScriptedAgent(0, silent=(messages.START,)), ScriptedAgent(1)]
+    report = await ended(drive(agents, Witness()))
+    assert report.exit_status == 5
+    assert outcome(report) == [
+        ("h0", "its agent answers, but the start of its ranks did not come within 0 s", True),
+        ("h1", None, True),
+    ]
+    assert reaped == ["h0"]
+
+
+async def test_output_that_an_agent_names_and_never_sends_is_not_waited_for(reaped: list[str], hasty: None) -> None:
+    agents = [ScriptedAgent(0)]
+
+    def on(event: Event) -> None:
+        if isinstance(event, TrainerStarted):
+            agents[0].end_rank(0)
+            agents[0].prove(sizes=[[0, 1, 1000]])
+
+    report = await ended(drive(agents, Witness(on)))
+    reason = "its agent answers, but the rest of the output did not come within 0 s"
+    assert (report.exit_status, outcome(report)) == (5, [("h0", reason, True)])
+
+
+async def test_a_timeout_ends_a_run_whose_output_never_comes(reaped: list[str]) -> None:
+    agents = [ScriptedAgent(0, silent=(messages.STOP,))]
+
+    def on(event: Event) -> None:
+        if isinstance(event, TrainerStarted):
+            agents[0].end_rank(0)
+            agents[0].prove(sizes=[[0, 1, 1000]])
+
+    report = await ended(drive(agents, Witness(on), timeout=LIMIT))
+    assert outcome(report) == [("h0", "its agent did not finish within 0 s", True)]
+
+
+async def test_a_run_waits_for_ranks_and_for_readers_as_long_as_they_take(
+    reaped: list[str], hasty: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither is an agent's fault: ranks that run say nothing, and who gets no credit sends nothing."""
+    looked = asyncio.Event()
+    looks = 0
+
+    def look_at(self: Any, link: Any, now: float) -> None:
+        nonlocal looks
+        real(self, link, now)
+        looks += 1
+        if looks == 40:
+            looked.set()
+
+    real = vigil.Vigil._look_at
+    monkeypatch.setattr(vigil.Vigil, "_look_at", look_at)
+    agents = [ScriptedAgent(0)]
+    reader = Witness()
+
+    def on(event: Event) -> None:
+        if isinstance(event, TrainerStarted):
+            agents[0].end_rank(0)
+            agents[0].write_out(b"x" * 600)
+            agents[0].prove(sizes=[[0, 1, 1000]])
+
+    reader.backlog = 1 << 30
+    run = asyncio.create_task(ended(drive(agents, Witness(on), reader)))
+    await asyncio.wait([run, asyncio.create_task(looked.wait())], return_when=asyncio.FIRST_COMPLETED)
+    agents[0].write_out(b"x" * 400, offset=600)
+    report = await run
+    assert (report.exit_status, outcome(report), reaped) == (0, [("h0", None, True)], [])

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from mnspawn.core import patience
 from mnspawn.core.pods import Obeyed
 from mnspawn.core.said import AgentGone, CaughtUp, Done, Exited, LinkLost
-from mnspawn.engine import emergency, join, watching
+from mnspawn.engine import emergency, join, vigil, watching
 from mnspawn.engine.ask import Answer
 from mnspawn.engine.glance import Glance
 from mnspawn.engine.registry import KnownRun
@@ -308,9 +308,14 @@ def test_to_stop_a_pod_whose_folder_is_gone_is_to_end_what_carries_its_mark(
 
 
 def watched(
-    monkeypatch: pytest.MonkeyPatch, options: ViewOptions, listeners: tuple[Any, ...], reaped: list[str]
+    monkeypatch: pytest.MonkeyPatch,
+    options: ViewOptions,
+    listeners: tuple[Any, ...],
+    reaped: list[str],
+    lies: Sequence[str] = (),
 ) -> Sight:
-    """Both hosts say that their rank has ended, and never that nothing is left; who is reaped is gone."""
+    """Both hosts say that their rank has ended, and never that nothing is left; who is reaped is gone, and told so
+    but on hosts that lie."""
     gone = {"a": asyncio.Event(), "b": asyncio.Event()}
 
     @contextlib.asynccontextmanager
@@ -319,7 +324,8 @@ def watched(
 
     async def reap(connection: Any, host: str, *_: Any) -> bool:
         reaped.append(host)
-        gone[host].set()
+        if host not in lies:
+            gone[host].set()
         return True
 
     async def look_at(view: View, glance: Glance, connection: Any) -> float:
@@ -347,6 +353,57 @@ def test_who_is_in_charge_ends_agents_that_never_finish(monkeypatch: pytest.Monk
     reaped: list[str] = []
     sight = watched(monkeypatch, ViewOptions(streams=(), is_in_charge=True), (), reaped)
     assert (sight.has_ended, sorted(reaped)) == (True, ["a", "b"])
+
+
+def test_who_is_in_charge_loses_a_host_that_never_says_that_its_agent_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "LAST_WORDS", SHORT)
+    sight = watched(monkeypatch, ViewOptions(streams=(), is_in_charge=True), (), [], lies=("b",))
+    assert sight.has_ended
+    assert [host.lost for host in sight.report.hosts] == ["its agent died", "its agent did not finish within 0 s"]
+
+
+@pytest.mark.parametrize("beats", [True, False])
+def test_a_look_waits_for_no_host_that_only_beats(monkeypatch: pytest.MonkeyPatch, beats: bool) -> None:
+    """It is named; the others have said what they know. A slow reader here is no fault of a host."""
+    looks = 0
+
+    @contextlib.asynccontextmanager
+    async def reach(*_: Any) -> AsyncIterator[Hosts]:
+        yield Hosts()
+
+    async def enter(*_: Any) -> Any:
+        return Wire(), Wire(), b""
+
+    async def serve(process: Any, session: Any, first: bytes, deliver: Any, wake: asyncio.Event) -> None:
+        nonlocal looks
+        glance = deliver.args[0]
+        if beats and glance.name == "b":
+            glance.owed = 1
+            while glance.owed:
+                looks += 1
+                glance.owed = int(looks < 20)
+                await asyncio.sleep(SHORT)
+            while not session.is_lost:
+                await wake.wait()
+                wake.clear()
+        else:
+            view._take(glance, CaughtUp())
+
+    monkeypatch.setattr(watching, "reach_hosts", reach)
+    monkeypatch.setattr(join, "enter", enter)
+    monkeypatch.setattr(watching, "pump", serve)
+    monkeypatch.setattr(vigil, "PROOF_LIMIT", 2 * SHORT)
+    monkeypatch.setattr(vigil, "LOOK", SHORT / 5)
+    view = View(KNOWN, (), ViewOptions(streams=(), is_following=False))
+
+    async def execute() -> Sight:
+        async with asyncio.timeout(PATIENCE):
+            return await view.execute()
+
+    sight = asyncio.run(execute())
+    told = {name: error.message for name, error in sight.errors.items()}
+    assert told == ({"b": "it answers, but does not say what it knows"} if beats else {})
+    assert looks == (20 if beats else 0)
 
 
 def test_a_bug_of_ours_has_the_hosts_of_a_run_told_to_stop_by_who_is_in_charge(monkeypatch: pytest.MonkeyPatch) -> None:
