@@ -80,16 +80,25 @@ async def refused(talk: Talk, python: str | None = None) -> HostError:
 
 
 async def test_a_host_that_has_the_archive_is_sent_nothing() -> None:
-    sent: list[bytes] = []
+    first = b"what is said first"
+    came = asyncio.get_running_loop().create_future()
 
     async def talk(stdio: Stdio, nonce: str) -> int:
         await stdio.stdout.write(b"\nMNSPAWN %s have\nlink" % nonce.encode())
-        while chunk := await stdio.stdin.read():
-            sent.append(chunk)
+        received = b""
+        while not received.endswith(first):
+            received += await stdio.stdin.read()
+        came.set_result(received)
         return 0
 
-    assert await joined(talk) == (b"link", True)
-    assert sent == []
+    connection = await connect(talk)
+    process, diagnostics, rest, is_cached = await join.join(connection, "h1", ("serve",), None, timeout=PATIENCE)
+    assert (rest, is_cached) == (b"link", True)
+    await process.write(first)
+    assert await came == first
+    await process.close()
+    await diagnostics.close()
+    await connection.close()
 
 
 async def test_a_host_that_needs_the_archive_gets_it_after_it_asked_and_not_before() -> None:
