@@ -148,18 +148,17 @@ def test_a_command_line_of_a_quarter_of_a_megabyte_is_cut_wherever_it_stands_amo
 
 def test_the_width_is_that_of_the_terminal_that_results_go_to(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = os.openpty()
-    with open(theirs, "w") as terminal:
-        termios.tcsetwinsize(terminal, (24, 91))
-        monkeypatch.setattr(sys, "stdout", terminal)
-        assert render.width() == 91
-        termios.tcsetwinsize(terminal, (0, 0))  # a terminal that does not know
-        assert render.width() is None
-    monkeypatch.undo()
+    widths = []
+    with open(theirs, "w") as terminal, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", terminal)
+        for columns_there in (91, 0):  # a terminal that does not know says 0
+            termios.tcsetwinsize(terminal, (24, columns_there))
+            widths.append(render.width())
     os.close(ours)
-    with open(os.devnull, "w") as file:
-        monkeypatch.setattr(sys, "stdout", file)
-        assert render.width() is None
-        monkeypatch.undo()
+    with open(os.devnull, "w") as file, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", file)
+        widths.append(render.width())
+    assert widths == [91, None, None]
 
 
 def test_an_error_of_a_host_is_cut() -> None:
