@@ -11,8 +11,9 @@ from .join import START_LIMIT
 from .link import HostLink
 
 LOOK = 1.0  # seconds between two looks
-# Seconds without any progress. An agent may compare a big script with its own copy, but says hello first of all.
-LIMITS = {Awaited.HELLO: START_LIMIT, Awaited.PREPARED: 300.0, Awaited.STARTED: 300.0, Awaited.OUTPUT: PROOF_LIMIT}
+# Seconds without any progress. An agent may compare a big script with its own copy, but says hello first of all; a fork
+# server tells nothing while it imports what the ranks need, which can come from a slow file system.
+LIMITS = {Awaited.HELLO: START_LIMIT, Awaited.PREPARED: 300.0, Awaited.STARTED: 3600.0, Awaited.OUTPUT: PROOF_LIMIT}
 
 
 class Vigil:
