@@ -89,6 +89,9 @@ class Emergency:
             if is_clean is not None:
                 await _let_go(process, channel)
             return bool(is_clean)
+        except Exception:  # reading may be what is broken: the order goes out all the same
+            await asyncio.wait([flusher], timeout=FLUSH)
+            raise
         finally:
             flusher.cancel()
             await asyncio.wait([flusher])

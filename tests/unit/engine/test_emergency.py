@@ -10,7 +10,7 @@ from mnspawn.core.run import RunMachine
 from mnspawn.core.session import HostSession
 from mnspawn.engine import emergency
 from mnspawn.engine.control import Control
-from mnspawn.events import Event, TrainerStarted
+from mnspawn.events import Event, TrainerOutput, TrainerStarted
 from mnspawn_agent.protocol import messages
 from tests.support import wait_until_async
 from tests.unit.engine.scripted import ScriptedAgent, Witness, drive, ended
@@ -55,6 +55,21 @@ async def test_hosts_that_do_not_confirm_are_named(monkeypatch: pytest.MonkeyPat
     assert str(_only(caught.value)) == "OurBugError: can't be; not confirmed stopped: h1"  # as Python callers see it
 
 
+async def test_hosts_that_can_not_be_read_any_more_are_told_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is broken can be the reading itself; a host that gives no proof is named."""
+    agents = [ScriptedAgent(number) for number in range(2)]
+
+    def on(event: Event) -> None:
+        if isinstance(event, TrainerStarted) and event.rank == 1:
+            monkeypatch.setattr(ScriptedAgent, "read", break_down)
+            break_down()
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await ended(drive(agents, Witness(on)))
+    assert [messages.STOP in agent.kinds for agent in agents] == [True, True]
+    assert notes(caught.value) == ["not confirmed stopped: h0, h1"]
+
+
 @pytest.mark.parametrize(("owner", "method"), [(RunMachine, "started"), (HostSession, "_take_exit")])
 async def test_a_machine_that_raises_is_not_asked_again(
     monkeypatch: pytest.MonkeyPatch, owner: type, method: str
@@ -92,14 +107,24 @@ async def test_a_listener_that_raises_while_it_catches_up_ends_the_run(monkeypat
     agents = [ScriptedAgent(0)]
 
     class Broken(Witness):
-        backlog = property(break_down)
+        is_behind = True
+
+        def left(self) -> Any:
+            return 1 << 30 if self.is_behind else break_down()
+
+        backlog = property(left)
 
     broken = Broken()
 
+    def catch_up() -> None:
+        broken.is_behind = False
+        broken.wake()
+
     def output(event: Event) -> None:
         if isinstance(event, TrainerStarted):
-            agents[0]._channel.send_output(0, 1, 0, b"x", 0.0)
-            broken.wake()
+            agents[0].write_out(b"x")
+        elif isinstance(event, TrainerOutput):  # when that is paid for, no task of the run is at work
+            asyncio.get_running_loop().call_soon(catch_up)
 
     with pytest.raises(BaseExceptionGroup) as caught:
         await ended(drive(agents, broken, Witness(output)))
