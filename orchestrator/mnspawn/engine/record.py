@@ -24,6 +24,7 @@ class Record:
         self._run = run
         self._complain = complain
         self._registry: Registry | None = None
+        self._has_begun = False
         self._tending = contextlib.ExitStack()
         if request.registry is not None and not request.sandbox and not is_dry:
             self._registry = Registry(request.registry)
@@ -56,13 +57,14 @@ class Record:
         try:
             self._tending.enter_context(self._registry.tended(self._run))
             self._registry.remember(known)
+            self._has_begun = True
         except OSError as exc:
             self._registry.forget_unborn(self._run)
             self._give_up(exc)
 
     def end(self, report: RunReport) -> None:
-        """The run has ended."""
-        if self._registry is None or not report.ranks:
+        """The run has ended; one that never began is not remembered."""
+        if self._registry is None or not self._has_begun:
             return
         try:
             self._registry.write_report(self._run, report.describe())

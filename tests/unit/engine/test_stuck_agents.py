@@ -1,6 +1,7 @@
 """Agents that beat and do not do what they are told: the run ends all the same, and says which host it was."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from mnspawn.core import patience
 from mnspawn.core.run import Awaited
 from mnspawn.engine import join, vigil
 from mnspawn.errors import MnspawnError
-from mnspawn.events import Event, HostLost, TrainerStarted
+from mnspawn.events import Event, HostLost, Notice, TrainerStarted
 from mnspawn.report import RunReport
 from mnspawn_agent.protocol import messages
 from tests.unit.engine.scripted import ScriptedAgent, Witness, drive, ended
@@ -166,3 +167,12 @@ async def test_a_run_waits_for_ranks_and_for_readers_as_long_as_they_take(
     agents[0].write_out(b"x" * 400, offset=600)
     report = await run
     assert (report.exit_status, outcome(report), reaped) == (0, [("h0", None, True)], [])
+
+
+async def test_a_run_that_ends_before_its_start_is_not_said_to_be_missing_here(tmp_path: Path) -> None:
+    """Its ranks are laid out by then, but nothing was to be remembered."""
+    witness = Witness()
+    agents = [ScriptedAgent(0, silent=(messages.PREPARE,)), ScriptedAgent(1)]
+    report = await ended(drive(agents, witness, timeout=LIMIT, registry=tmp_path / "known"))
+    assert (report.exit_status, len(report.ranks)) == (124, 2)
+    assert [event.text for event in witness.events if isinstance(event, Notice)] == []
