@@ -79,6 +79,15 @@ def test_a_host_that_was_not_asked_has_nothing_to_answer() -> None:
     assert session.is_lost
 
 
+def test_ranks_that_were_not_started_write_nothing() -> None:
+    session, agent = HostSession(0.0, 1000), Channel(0.0)
+    told_by(session, conversation.hello(), agent=agent)
+    session.send(conversation.prepare())
+    told_by(session, conversation.prepared(), agent=agent)
+    agent.send_output(0, 1, 0, b"x", 1.0)
+    assert loss(told_by(session, agent=agent)) == "output while it is prepared"
+
+
 def test_an_agent_says_each_thing_once() -> None:
     session, agent = running()
     assert loss(told_by(session, conversation.hello(), agent=agent)) == "hello while it is started"
