@@ -82,7 +82,7 @@ def test_a_signal_at_any_moment_of_the_end_changes_nothing(
     assert SUMMARY in done.stderr, done
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGQUIT"])
 def test_a_stopped_reader_is_left_with_the_runs_own_status_by_one_signal(
     controller: Controller, tmp_path: Path, name: str
 ) -> None:

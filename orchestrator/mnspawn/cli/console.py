@@ -34,14 +34,14 @@ async def closing(outcome: Awaitable[T], listeners: Sequence[Listener]) -> T:
         closer = asyncio.current_task()
         assert closer is not None
 
-        def urge(number: object) -> None:
+        def urge(*_: object) -> None:
             interrupts.urge()
             closer.cancel()
 
         is_over = interrupts.is_urged() or getattr(result, "has_left", False)
         limit = LEFT_LIMIT if is_over else None
         try:
-            with interrupts.handled(urge, void, void):
+            with interrupts.handled(urge, void, urge):
                 async with asyncio.timeout(limit):
                     await stack.aclose()
         except (asyncio.CancelledError, TimeoutError):

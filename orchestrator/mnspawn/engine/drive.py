@@ -207,8 +207,7 @@ class Drive:
     @guarded
     def _interrupt(self, number: signal.Signals) -> None:
         if self._emergency.is_on:
-            self._emergency.urge()
-            return
+            return self._emergency.urge()
         if self._machine.have_all_ended:
             interrupts.urge()
         self._machine.interrupt(self._loop.time(), interrupts.STATUS[number], number.name)
@@ -219,7 +218,9 @@ class Drive:
 
     @guarded
     def _detach(self) -> None:
-        """Let go of the run as soon as all its ranks run: the agents go on without us."""
+        """Let go of the run as soon as all its ranks run: the agents go on without us. Of one that has run, go."""
+        if self._machine.have_all_ended:
+            return self._interrupt(signal.SIGTERM)
         self._detaching.want()
         self._act()
 
@@ -233,9 +234,8 @@ class Drive:
     @guarded
     def stop(self, grace: float, reason: str) -> None:
         """End every rank, or give the run up when nothing was started yet."""
-        now = self._loop.time()
-        self._machine.give_up(now, ExitStatus.TERMINATED, reason)  # says nothing once trainers start
-        self._machine.stop_asked(now, grace, reason)
+        self._machine.give_up(self._loop.time(), ExitStatus.TERMINATED, reason)  # says nothing once trainers start
+        self._machine.stop_asked(self._loop.time(), grace, reason)
         self._act()
 
     def _fail(self, index: int, error: HostError) -> None:
