@@ -7,6 +7,7 @@ import pty
 import threading
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -81,9 +82,12 @@ def show_on_one(fd: int, reader: int, events: Iterable[Event], mode: OutputMode 
     for event in events:
         sink.on_event(event)
     asyncio.run(sink.aclose())
-    shown = os.read(reader, 65536)
-    for one in (fd, twin, reader):
+    for one in (fd, twin):
         os.close(one)
+    shown = b""
+    with open(reader, "rb", buffering=0) as screen, suppress(OSError):  # EIO: the end of a terminal
+        while chunk := screen.read(65536):  # what was written to a terminal comes in its own time
+            shown += chunk
     return shown
 
 
