@@ -114,8 +114,12 @@ def set_up(job: Dict[str, Any]) -> None:
     del sys.path[0]  # the folder of this file
     here = [path for path in job["paths"] if os.path.exists(path)]
     sys.path[:0] = [path for path in here if path not in sys.path]
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    try:
+        workdir = os.getcwd()
+    except OSError:
+        workdir = ""  # it was removed meanwhile
+    if workdir and workdir not in sys.path:
+        sys.path.append(workdir)
     sys.argv = list(job["argv"])
     if job["authkey"]:  # of the caller, whose managers the arguments may lead to
         import multiprocessing

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import compose, echo, settings
@@ -97,7 +98,8 @@ def _request(argv: Any, hosts: Any, given: dict[str, Any]) -> tuple[RunRequest, 
     elif not resolved.sandbox:
         found = compose.hosts_of(resolved, os.environ)
     is_plain = is_here and resolved.origin("output").layer == "default"
-    return compose.request_of(resolved, program, found), "plain" if is_plain else resolved.output
+    request = replace(compose.request_of(resolved, program, found), ends_with_us=is_here)
+    return request, "plain" if is_plain else resolved.output
 
 
 def _words(argv: Any) -> tuple[str, ...]:

@@ -2,13 +2,15 @@
 
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, overload
+from typing import Any, Literal, ParamSpec, overload
 
 from .spawning import options, outcomes
 from .spawning.context import SpawnContext as ProcessContext
-from .spawning.errors import ProcessException, ProcessExitedException, ProcessRaisedException
+from .spawning.errors import ArgumentTypeError, ProcessException, ProcessExitedException, ProcessRaisedException
 from .spawning.process import SpawnedProcess
 from .spawning.start import TORCH_GRACE, start
+
+P = ParamSpec("P")
 
 __all__ = [
     "ProcessContext",
@@ -23,7 +25,7 @@ __all__ = [
 
 @overload
 def start_processes(
-    fn: Callable[..., Any],
+    fn: Callable[P, object],
     args: Iterable[Any] = (),
     nprocs: int = 1,
     join: Literal[True] = True,
@@ -35,7 +37,7 @@ def start_processes(
 ) -> None: ...
 @overload
 def start_processes(
-    fn: Callable[..., Any],
+    fn: Callable[P, object],
     args: Iterable[Any] = (),
     nprocs: int = 1,
     *,
@@ -44,10 +46,10 @@ def start_processes(
     start_method: str = "spawn",
     hosts: Any = None,
     **given: Any,
-) -> ProcessContext: ...
+) -> ProcessContext[None]: ...
 @overload
 def start_processes(
-    fn: Callable[..., Any],
+    fn: Callable[P, object],
     args: Iterable[Any] = (),
     nprocs: int = 1,
     join: bool = True,
@@ -56,9 +58,9 @@ def start_processes(
     *,
     hosts: Any = None,
     **given: Any,
-) -> ProcessContext | None: ...
+) -> ProcessContext[None] | None: ...
 def start_processes(
-    fn: Callable[..., Any],
+    fn: Callable[P, object],
     args: Iterable[Any] = (),
     nprocs: int = 1,
     join: bool = True,
@@ -67,7 +69,7 @@ def start_processes(
     *,
     hosts: Any = None,
     **given: Any,
-) -> ProcessContext | None:
+) -> ProcessContext[None] | None:
     """Start `fn(i, *args)` in `nprocs` processes on every host.
 
     Args:
@@ -80,9 +82,11 @@ def start_processes(
     Raises:
         ProcessRaisedException, ProcessExitedException: from `join`; all others were stopped before.
     """
+    _check_names("start_processes", given)
     asked = options.read(nprocs, hosts, {**given, "start_method": start_method}, "mnspawn.multiprocessing.spawn")
-    context = start(
-        fn,
+    call: Callable[..., Any] = fn  # what it returns is dropped
+    context: ProcessContext[None] = start(
+        call,
         args,
         asked,
         wording=outcomes.TORCH,
@@ -98,7 +102,7 @@ def start_processes(
 
 @overload
 def spawn(
-    fn: Callable[..., Any],
+    fn: Callable[P, object],
     args: Iterable[Any] = (),
     nprocs: int = 1,
     join: Literal[True] = True,
@@ -110,7 +114,7 @@ def spawn(
 ) -> None: ...
 @overload
 def spawn(
-    fn: Callable[..., Any],
+    fn: Callable[P, object],
     args: Iterable[Any] = (),
     nprocs: int = 1,
     *,
@@ -119,10 +123,10 @@ def spawn(
     start_method: str = "spawn",
     hosts: Any = None,
     **given: Any,
-) -> ProcessContext: ...
+) -> ProcessContext[None]: ...
 @overload
 def spawn(
-    fn: Callable[..., Any],
+    fn: Callable[P, object],
     args: Iterable[Any] = (),
     nprocs: int = 1,
     join: bool = True,
@@ -131,9 +135,9 @@ def spawn(
     *,
     hosts: Any = None,
     **given: Any,
-) -> ProcessContext | None: ...
+) -> ProcessContext[None] | None: ...
 def spawn(
-    fn: Callable[..., Any],
+    fn: Callable[P, object],
     args: Iterable[Any] = (),
     nprocs: int = 1,
     join: bool = True,
@@ -142,8 +146,9 @@ def spawn(
     *,
     hosts: Any = None,
     **given: Any,
-) -> ProcessContext | None:
+) -> ProcessContext[None] | None:
     """`start_processes` with a fresh interpreter for every rank; see there."""
+    _check_names("spawn", given)
     if start_method != "spawn":
         warnings.warn(
             f"This method only supports start_method=spawn (got: {start_method}). To use a different start_method use: "
@@ -152,3 +157,13 @@ def spawn(
             stacklevel=2,
         )
     return start_processes(fn, args, nprocs, join, daemon, "spawn", hosts=hosts, **given)
+
+
+def _check_names(function: str, given: dict[str, Any]) -> None:
+    """Raises ArgumentTypeError: an option that there is not, in the words that torch's own function has for it."""
+    for name in given:
+        if name not in options.KNOWN:
+            raise ArgumentTypeError(
+                f"{function}() got an unexpected keyword argument {name!r}",
+                hint=options.KEYWORDS if name == "kwargs" else "docs/spawn.md lists the options",
+            )

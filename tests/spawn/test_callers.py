@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import tempfile
 import threading
@@ -114,7 +115,30 @@ print("caller ends", flush=True)
 
 
 def test_a_killed_caller_leaves_nothing(here: Place, start_method: str) -> None:
-    program = f"{WAITS}\nmnspawn.spawn(wait, nprocs=2, orphan_grace=0.5, start_method={start_method!r})\n"
+    program = f"{WAITS}\nmnspawn.spawn(wait, nprocs=2, orphan_grace=6000, start_method={start_method!r})\n"
+    _is_killed_with_its_ranks(here, program)
+
+
+@pytest.mark.full
+def test_a_killed_caller_leaves_nothing_of_a_launch_nor_of_what_it_forked(here: Place) -> None:
+    program = """
+context = mnspawn.spawn(time.sleep, (1000,), nprocs=1, join=False, orphan_grace=6000)
+child = os.fork()  # it lives on, and must not hold the ends of links
+if child == 0:
+    context.processes[0].join()
+    os._exit(0)
+mnspawn.launch(['sh', '-c', 'echo ready; echo ready; sleep 1000'], no_python=True, nproc_per_node=1, orphan_grace=6000)
+"""
+    with here.start(program, env={"MARK": str(here.folder)}) as running:
+        running.wait_for(lambda: running.stdout.count("ready") == 2)
+        child = next(int(pid) for pid in Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split())
+        running.kill()
+        wait_until(lambda: _marked(here.folder) in ([str(child)], []))
+        os.kill(child, signal.SIGKILL)
+        wait_until(lambda: not _marked(here.folder))
+
+
+def _is_killed_with_its_ranks(here: Place, program: str) -> None:
     with here.start(program, env={"MARK": str(here.folder)}) as running:
         running.wait_for(lambda: running.stdout.count("ready") == 2)
         assert len(_marked(here.folder)) >= 4
@@ -143,6 +167,49 @@ def outer():
 print(mnspawn.spawn(outer, nprocs=2).results())
 """
     assert here.check(program) == "[[(0, '2'), (1, '2')], [(0, '2'), (1, '2')]]\n"
+
+
+def test_a_rank_that_dies_takes_those_that_it_started_along(here: Place, start_method: str) -> None:
+    program = f"""
+def inner(i):
+    (open(f"inner-{{i}}", "w")).close()
+    time.sleep(1000)
+def outer(i):
+    if i == 0:
+        mp.start_processes(inner, nprocs=2, join=False, start_method={start_method!r}, orphan_grace=6000)
+        while not (os.path.exists("inner-0") and os.path.exists("inner-1")):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(1000)
+try:
+    mp.start_processes(outer, nprocs=2, start_method={start_method!r}, grace=6000)
+except mp.ProcessExitedException as error:
+    print(error)
+"""
+    assert here.check(program) == "process 0 terminated with signal SIGKILL\n"
+
+
+def test_a_working_folder_that_was_removed_is_no_obstacle(place: Place, start_method: str) -> None:
+    program = f"""
+gone = os.path.abspath("gone")
+os.mkdir(gone)
+os.chdir(gone)
+os.rmdir(gone)
+sys.path[:0] = ["", "relative"]
+def where(name):
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # a fork is where its caller is
+        return name
+context = mnspawn.spawn(where, ("nowhere",), nprocs=NPROCS, hosts=HOSTS, start_method={start_method!r})
+here = "nowhere" if {start_method!r} == "fork" else os.environ["HOME"]
+print(set(context.results()) == {{here}} or context.results())
+report = mnspawn.launch(["true"], no_python=True, nproc_per_node=1, hosts=HOSTS)
+print(report.exit_status)
+"""
+    said = place.check(program).splitlines()
+    assert said[0] == ("['/root', '/root']" if place.hosts else "True")
+    assert said[1] == "0"
 
 
 def test_ranks_fill_what_a_manager_of_the_caller_holds(here: Place, start_method: str) -> None:

@@ -78,7 +78,7 @@ class Channel:
     """
 
     def __init__(self, now: float, silence_limit: float = SILENCE_LIMIT) -> None:
-        self._silence_limit = silence_limit
+        self.silence_limit = silence_limit
         self._next_seq = 1
         self._received_seq = 0
         self._unacknowledged: Deque[Tuple[int, bytes]] = deque()
@@ -260,12 +260,12 @@ class Channel:
         """When to call `on_time`; None while there is no wire."""
         if self.is_lost:
             return None
-        return min(self._beat_at, self._heard + self._silence_limit)
+        return min(self._beat_at, self._heard + self.silence_limit)
 
     def on_time(self, now: float) -> None:
         if self.is_lost:
             return
-        if now >= self._heard + self._silence_limit:
+        if now >= self._heard + self.silence_limit:
             self.lose("silence", "no heartbeat for %.0f s" % (now - self._heard))
         elif now >= self._beat_at:
             self._wants_beat = True

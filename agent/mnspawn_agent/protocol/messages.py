@@ -169,6 +169,7 @@ SHAPES: Dict[str, Dict[str, Check]] = {
         "probes": list_of(pair_of(is_text, is_port), MAX_PROBES),
         "grace": is_seconds,
         "orphan_grace": or_none(is_seconds),
+        "minds_silence": is_bool,  # False: only the end of the link means that the controller is gone
         "log_cap": or_none(is_count),
         "python_version": or_none(list_of(is_count)),
         "stops_on_failure": is_bool,

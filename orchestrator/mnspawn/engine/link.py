@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from mnspawn_agent.protocol import messages
-from mnspawn_agent.protocol.channel import Channel
+from mnspawn_agent.protocol.channel import SILENCE_LIMIT, Channel
 
 from ..core.session import STREAMS, Hello, HostSession, LinkLost, Prepared
 from ..errors import BootstrapError, HostError
@@ -64,9 +65,10 @@ class HostLink:
         self._python = reached.hosts[index].python or request.python
         self._timeout = request.ssh.connect_timeout
         self._agent = request.agent
+        self._silence_limit = math.inf if request.ends_with_us else SILENCE_LIMIT
         window = WINDOW_TOTAL // max(1, len(reached.hosts))
         self._loop = asyncio.get_running_loop()
-        self.session = HostSession(self._loop.time(), min(WINDOW_MOST, max(WINDOW_LEAST, window)))
+        self.session = HostSession(self._loop.time(), min(WINDOW_MOST, max(WINDOW_LEAST, window)), self._silence_limit)
         self._wake = asyncio.Event()
         self._blobs: list[tuple[int, bytes]] = []
         self._blob_offset = 0
@@ -129,7 +131,7 @@ class HostLink:
             if not self._first:
                 deadline = self._loop.time() + max(self._timeout, join.START_LIMIT)
                 self._first = await join.first_words(self._process, self._diagnostics, self.name, deadline)
-        self.session = HostSession(self._loop.time(), self.session.window)
+        self.session = HostSession(self._loop.time(), self.session.window, self._silence_limit)
         self._is_open = True
 
     async def pump(self) -> LinkLost:

@@ -57,6 +57,8 @@ class RunRequest:
         registry: folder in which the run is remembered (registry.default_root); None: it is not.
         is_detached: leave when every rank runs; the run goes on.
         grace, timeout, orphan_grace: seconds; timeout None means none.
+        ends_with_us: for ranks on this machine that nobody else can reach: they end at once when this process ends.
+            The link is a pipe between two processes, so that silence says nothing.
         handle_signals: SIGINT, SIGTERM and SIGHUP stop the run (once), kill it (twice), leave it (three times).
     """
 
@@ -77,6 +79,7 @@ class RunRequest:
     orphan_grace: float = 20.0
     transport: str = "asyncssh"
     ssh: SshOptions = field(default_factory=SshOptions)
+    ends_with_us: bool = False
     handle_signals: bool = False
     files: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     has_results: bool = False

@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 from ..background import Background
 from ..errors import MnspawnError
@@ -20,14 +20,18 @@ from .watcher import Watcher
 
 log = logging.getLogger("mnspawn.multiprocessing")
 
+R = TypeVar("R")
+
 
 def _deadline(timeout: float | None) -> float | None:
     """When a wait is over; one that begins in the past only looks, one without an end never is."""
     return None if timeout is None else time.monotonic() + min(max(0.0, timeout), threading.TIMEOUT_MAX / 2)
 
 
-class SpawnContext:
+class SpawnContext(Generic[R]):
     """The ranks of one spawn, in rank order. Made by `mnspawn.spawn` and `mnspawn.multiprocessing.start_processes`.
+
+    R is what the function returns.
 
     Attributes:
         processes: a SpawnedProcess per rank.
@@ -48,7 +52,7 @@ class SpawnContext:
         self._sentinels: dict[int, int] | None = None
         self._returns_taken: set[int] = set()
         self._errors_taken: set[int] = set()
-        self._results: dict[int, Any] = {}
+        self._results: dict[int, R] = {}
         self._loading = threading.Lock()
         self._error: BaseException | None = None
         self._is_judged = False
@@ -201,7 +205,7 @@ class SpawnContext:
         self._run.wait()
 
     # -- results ---------------------------------------------------------------------------------------------------
-    def results(self) -> list[Any]:
+    def results(self) -> list[R]:
         """What every rank's function returned, by rank; waits for all.
 
         Raises:
@@ -211,7 +215,7 @@ class SpawnContext:
             pass
         return [self.result(process.rank) for process in self.processes]
 
-    def result(self, rank: int) -> Any:
+    def result(self, rank: int) -> R:
         """What one rank returned, also while others still run; waits for it."""
         if not self.has_returned(rank):
             self.wait_for_rank(rank, None)

@@ -177,7 +177,7 @@ def is_ours_alone(name: str, module: object) -> bool:
     file = getattr(module, "__file__", None)
     if not isinstance(file, str) or not file.endswith((".py", ".pyc", ".ipynb")):
         return False
-    path = os.path.abspath(file)
+    path = _absolute(file) or file
     if path.startswith(_installed()):
         return False
     levels = name.count(".") + os.path.basename(path).startswith("__init__.")
@@ -201,12 +201,20 @@ def _installed() -> tuple[str, ...]:
     return tuple(os.path.abspath(folder) + os.sep for folder in folders)
 
 
+def _absolute(path: str) -> str | None:
+    """None for a relative path when the working folder was removed: it leads nowhere."""
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        return None
+
+
 _MODULE_FOLDERS = ("stdlib", "platstdlib", "purelib", "platlib")
 
 
 def _paths(is_here: bool) -> list[str]:
     """Our own sys.path as far as it makes sense elsewhere: a host takes those folders that it has too."""
-    paths = [os.path.abspath(path) for path in sys.path if isinstance(path, str)]
+    paths = [path for path in map(_absolute, filter(lambda path: isinstance(path, str), sys.path)) if path is not None]
     if is_here:
         return paths
     return [path for path in paths if not (path + os.sep).startswith(_installed()) and not path.endswith(".zip")]

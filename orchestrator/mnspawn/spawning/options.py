@@ -38,6 +38,8 @@ OURS = (
     *("env", "keep_proxy", "output", "grace", "timeout", "connect_timeout", "orphan_grace", "ssh_config", "transport"),
     "host_key_check",
 )
+KNOWN = (*PADDLE, *DEPRECATED, *OURS)
+KEYWORDS = "functools.partial(func, name=value) takes keyword arguments along"
 START_METHODS = ("spawn", "forkserver", "fork")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 NO_FORK = "fork copies the caller's memory, which other machines do not have; forkserver saves the same imports"
@@ -100,8 +102,9 @@ def read(nprocs: object, hosts: object, given: Mapping[str, Any], caller: str = 
         OptionError, ArgumentTypeError: the first thing that can't be used.
     """
     for name in given:
-        if name not in (*PADDLE, *DEPRECATED, *OURS):
-            raise OptionError(f"The config option ({name}) of `{caller}` is not supported")
+        if name not in KNOWN:
+            hint = KEYWORDS if name == "kwargs" else None
+            raise OptionError(f"The config option ({name}) of `{caller}` is not supported", hint=hint)
     for name in DEPRECATED:
         if given.get(name) is not None:
             text = f"the config option ({name}) of `{caller}` is deprecated"

@@ -5,7 +5,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from .. import compose, echo
 from ..background import Background
@@ -17,6 +17,9 @@ from .context import SpawnContext
 from .errors import ArgumentTypeError
 from .process import SpawnedProcess
 from .watcher import Watcher
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 TORCH_GRACE = 30.0  # seconds between SIGTERM and SIGKILL in torch
 
@@ -35,7 +38,7 @@ def check_function(func: object, args: object) -> tuple[Any, ...]:
 
 
 def start(
-    func: Callable[..., Any],
+    func: Callable[..., R],
     args: Iterable[Any],
     asked: options.Asked,
     *,
@@ -45,7 +48,7 @@ def start(
     stops_on_failure: bool,
     daemon: bool,
     grace: float | None = None,
-) -> SpawnContext:
+) -> SpawnContext[R]:
     """Start the run; gives its context at once: see `SpawnContext.wait_for_caller`.
 
     Raises:
@@ -78,7 +81,7 @@ def start(
             func, arguments, asked.settings.workdir, passes_rank=passes_rank, wants_result=wants_result
         )
     run = Background(request, listeners, control=control, ends_with_us=daemon, on_end=watcher.end, agent=agent)
-    context = SpawnContext(run, watcher, wording, stops_on_failure=stops_on_failure)
+    context: SpawnContext[R] = SpawnContext(run, watcher, wording, stops_on_failure=stops_on_failure)
     watcher.owner = weakref.ref(context)
     run.start(keep=context)
     return context
@@ -107,11 +110,12 @@ def request_of(
         stops_on_failure=stops_on_failure,
         keeps_folder=False,
         share=share,
+        ends_with_us=asked.is_here,
     )
 
 
 def spawn(
-    func: Callable[..., Any],
+    func: Callable[P, R],
     args: Iterable[Any] = (),
     nprocs: int = -1,
     join: bool = True,
@@ -120,7 +124,7 @@ def spawn(
     hosts: Any = None,
     pass_rank: bool = False,
     **given: Any,
-) -> SpawnContext:
+) -> SpawnContext[R]:
     """Call `func(*args)` in processes of their own on every host: Paddle's `spawn`, across hosts.
 
     Args:
@@ -174,7 +178,7 @@ def _warn_of_cpus(asked: options.Asked) -> None:
 
 
 async def aspawn(
-    func: Callable[..., Any],
+    func: Callable[P, R],
     args: Iterable[Any] = (),
     nprocs: int = -1,
     join: bool = True,
@@ -183,7 +187,7 @@ async def aspawn(
     hosts: Any = None,
     pass_rank: bool = False,
     **given: Any,
-) -> SpawnContext:
+) -> SpawnContext[R]:
     """`spawn` for asyncio: the caller's loop runs on. A cancellation stops all ranks, then goes on its way."""
     asked = options.read(nprocs, hosts, given, "mnspawn.aspawn")
     _warn_of_cpus(asked)

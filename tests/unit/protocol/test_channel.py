@@ -312,6 +312,16 @@ def test_ten_seconds_of_silence_are_a_loss() -> None:
     assert left.deadline is None
 
 
+def test_a_side_without_a_limit_takes_any_silence() -> None:
+    left, _ = pair()
+    left.silence_limit = float("inf")
+    left.on_time(1e9)
+    assert not left.is_lost
+    assert left.deadline == 1e9 + 2.0
+    left.receive(b"", 1e9)
+    assert [event.kind for event in left.events() if isinstance(event, Lost)] == ["eof"]
+
+
 def test_any_byte_is_a_sign_of_life() -> None:
     left, _ = pair()
     left.receive(control(1, b"{}")[:1], 9.0)

@@ -3,6 +3,8 @@ from typing import Any
 
 import pytest
 
+import mnspawn
+import mnspawn.multiprocessing as mp
 from mnspawn.errors import UsageError
 from mnspawn.spawning import options
 
@@ -58,6 +60,23 @@ def test_what_can_not_be_used_is_told_in_the_contracts_exceptions(
     with pytest.raises(kind, match=text) as caught, warnings.catch_warnings(action="ignore"):
         read(**arguments)
     assert isinstance(caught.value, UsageError)
+
+
+@pytest.mark.parametrize("function", [mp.spawn, mp.start_processes])
+def test_keywords_that_torch_does_not_know_are_its_type_error_and_ours(function: Any) -> None:
+    said = f"{function.__name__}() got an unexpected keyword argument 'kwargs'"
+    with pytest.raises(TypeError) as caught:
+        function(print, kwargs={"end": ""})
+    assert str(caught.value) == said
+    assert isinstance(caught.value, UsageError)
+    assert "functools.partial" in str(caught.value.hint)
+
+
+def test_keywords_that_paddle_does_not_know_are_its_value_error() -> None:
+    with pytest.raises(ValueError, match=r"The config option \(kwargs\) of `mnspawn.spawn` is not supported") as caught:
+        mnspawn.spawn(print, kwargs={"end": ""})
+    assert isinstance(caught.value, UsageError)
+    assert "functools.partial" in str(caught.value.hint)
 
 
 def test_nothing_given_means_this_machine() -> None:
