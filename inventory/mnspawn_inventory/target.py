@@ -69,7 +69,7 @@ def change(
 
 
 def _format_of(text: str, path: Path, format_name: str | None) -> str:
-    content = decode(text.encode(), str(path)).content
+    decoded = decode(text.encode(), str(path))
     if is_script(text[:4].encode(), path.exists() and os.access(path, os.X_OK)):
         raise InventoryError(
             "a program makes this inventory, and only it can change that",
@@ -78,7 +78,7 @@ def _format_of(text: str, path: Path, format_name: str | None) -> str:
         )
     if format_name is not None:
         return format_name
-    return detect(path, content) if content.strip() or path.suffix else OWN
+    return detect(path, decoded) if decoded.content.strip() or path.suffix else OWN
 
 
 def _read(text: Text, path: Path, format_name: str) -> Inventory:
@@ -92,7 +92,7 @@ def replace_text(path: Path, before: str, after: str) -> None:
     """Write a text that was edited by hand, unless the file has changed since `before` was read."""
     text = decode(after.encode(), str(path))
     if not is_script(after[:4].encode(), path.exists() and os.access(path, os.X_OK)):
-        _read(text, path, OWN if path.suffix == ".toml" or not before.strip() else detect(path, text.content))
+        _read(text, path, OWN if path.suffix == ".toml" or not before.strip() else detect(path, text))
 
     def changed(now: str) -> str:
         if decode(now.encode(), str(path)).content != before:

@@ -383,3 +383,10 @@ def test_many_hosts_are_listed_chosen_and_folded_with_as_much_more_work(run: Run
     for suffix, words in (("", ()), ("", ("--fold",)), ("", ("n*", "--exclude", "n[1-50]x*")), (".toml", ("--json",))):
         one, few, many = (work(f"{count}{suffix}", *words) for count in (1, 500, 2_000))
         assert many - one < 4.5 * (few - one), (suffix, words)
+
+
+def test_show_without_hosts_shows_all(run: Run) -> None:
+    Path("hosts").write_text("a slots=2\nb\n")
+    ran = run("show", "--hostfile", "hosts")
+    assert (ran.status, [line.split()[0] for line in ran.out.splitlines() if line]) == (0, ["a", "slots", "b"])
+    assert [host["name"] for host in run("show", "--hostfile", "hosts", "--json").json["hosts"]] == ["a", "b"]

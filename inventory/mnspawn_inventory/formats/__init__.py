@@ -32,6 +32,7 @@ FORMATS = (
     "json",
 )
 OWN = "toml"
+STRANGE = ("not a setting", "not a host name", "not a user name")  # what a file of another kind is told
 FOLDER_IGNORED = (".cfg", ".retry", ".orig", ".bak", ".pyc", ".pyo", ".swp", ".rpm", ".md", ".txt", ".rst", "~")
 
 
@@ -90,8 +91,13 @@ def read_into(draft: Draft, path: Path, shown: str, format_name: str | None = No
         _read_ansible(draft, path, shown, None)
         return
     text = decode(content, shown)
-    draft.format = format_name or detect(path, text.content)
-    read_decoded(draft, path, text)
+    draft.format = format_name or detect(path, text)
+    try:
+        read_decoded(draft, path, text)
+    except InventoryError as exc:
+        if format_name is None and draft.format == "hostfile" and exc.message in STRANGE:
+            exc.hint = exc.hint or "it was read as a hostfile, with lines such as 'a slots=4'"
+        raise
 
 
 def read_decoded(draft: Draft, path: Path, text: "Text") -> None:
@@ -153,7 +159,7 @@ def _read_json(draft: Draft, path: Path, text: "Text") -> None:
         return
     draft.format = "ansible-json"
     source = AnsibleSource(text.source)
-    ansible_json.read_groups(document, source)
+    ansible_json.read_groups(document, source, is_certain=False)
     source.apply(draft, read_beside(source, path))
 
 
@@ -174,7 +180,10 @@ def _read_folder(draft: Draft, folder: Path, shown: str) -> None:
             _read_groups(source, draft, entry, None)
             continue
         text = decode(content, name)
-        found = detect(entry, text.content)
+        try:
+            found = detect(entry, text)
+        except InventoryError:  # it looks like an ssh_config in part, and Ansible has none
+            found = "hostfile"
         draft.format = found if found.startswith("ansible-") else "ansible-json" if found == "json" else "ansible-ini"
         _read_groups(source, draft, entry, text)
     draft.format = "ansible-folder"

@@ -13,6 +13,7 @@ from mnspawn_inventory.formats.ansible import AnsibleSource, Variables
 from mnspawn_inventory.formats.json_places import JsonPlaces
 from mnspawn_inventory.text import Text, decode
 
+HOST_VARIABLES = ("ansible_", "mnspawn_")  # other programs' JSON has objects in objects, too
 SCRIPT_TIMEOUT = 60.0  # seconds; cloud APIs are slow, but a script that hangs must not hang us
 
 
@@ -48,10 +49,17 @@ def load(text: Text) -> Json:
     return Json(document, places)
 
 
-def read_groups(document: Json, source: AnsibleSource, ask: Callable[[str], Variables] | None = None) -> None:
+def read_groups(
+    document: Json,
+    source: AnsibleSource,
+    ask: Callable[[str], Variables] | None = None,
+    *,
+    is_certain: bool = True,
+) -> None:
     """Read what `--list` prints: groups, and the hosts' variables under `_meta`.
 
     Args:
+        is_certain: False: it may be the JSON of any other program.
         ask: gives a host's variables where there is no `_meta` (an old script's `--host NAME`).
     """
     meta: object = None
@@ -59,7 +67,7 @@ def read_groups(document: Json, source: AnsibleSource, ask: Callable[[str], Vari
         if name == "_meta":
             meta = as_object(content, document, name).get("hostvars", {})
             continue
-        _group(source, name, content, document)
+        _group(source, name, content, document, is_certain)
     if meta is not None:
         for host, raw in as_object(meta, document, "_meta", "hostvars").items():
             if host in source.hosts:
@@ -69,7 +77,7 @@ def read_groups(document: Json, source: AnsibleSource, ask: Callable[[str], Vari
             source.hosts[host].update(ask(host))
 
 
-def _group(source: AnsibleSource, name: str, content: object, document: Json) -> None:
+def _group(source: AnsibleSource, name: str, content: object, document: Json, is_certain: bool) -> None:
     places = document.places
     group = source.group(name, places.key(name))
     if isinstance(content, list):
@@ -79,6 +87,13 @@ def _group(source: AnsibleSource, name: str, content: object, document: Json) ->
         return
     table = as_object(content, document, name)
     if not table.keys() & {"hosts", "vars", "children"} and table:  # the variables of a host of this name
+        if not is_certain and not any(key.startswith(HOST_VARIABLES) for key in table):
+            raise InventoryError(
+                "neither a group nor the variables of a host",
+                place=places.key(name),
+                found=f"{name} with {', '.join(table)}",
+                expected="hosts, children or vars, or variables such as ansible_host",
+            )
         source.host(name, places.key(name))
         group.hosts[name] = None
         group.variables.update(_variables(table, document, name))

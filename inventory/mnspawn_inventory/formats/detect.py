@@ -1,21 +1,27 @@
-"""Which format a file has, told by its name and content."""
+"""Which format a file has, told by its name and content: all of its lines have to fit."""
 
 import re
 from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mnspawn_inventory.text import Text
 
 SUFFIXES = {".toml": "toml", ".yml": "ansible-yaml", ".yaml": "ansible-yaml", ".json": "json", ".ini": "ansible-ini"}
 NAMES = {"config": "ssh-config", "ssh_config": "ssh-config"}
 SSH_SUFFIXES = ("ssh_config", "ssh-config", ".sshconfig")
 # part of the name -> format, for those that content doesn't tell apart
 NAMED_AFTER = {"machinefile": "mpich", "openmpi": "openmpi", "deepspeed": "deepspeed", "nodefile": "pbs", "lsf": "lsf"}
+REPEATED = ("pbs", "lsf")  # a line for each slot, with nothing but a name
 
 SIGNIFICANT = re.compile(r"^[ \t]*([^\s#;].*)$", re.MULTILINE)
 YAML_KEY = re.compile(r"^['\"]?[\w.-]+['\"]?:[ \t]*(?:#.*)?$")
 OWN_HEADER = re.compile(r"^\[(?:hosts|groups)\.[^\]:]+\]", re.MULTILINE)
 OWN_START = re.compile(r"^(?:\[(?:hosts|groups)\]|(?:hosts|groups)\s*=)", re.MULTILINE)
 SECTION = re.compile(r"^[ \t]*\[[^\]:,-]+(?::(?:vars|children|hosts))?\][ \t]*(?:#.*)?$", re.MULTILINE)
-HOST_LINE = re.compile(r"^[ \t]*Host(?:[ \t]+|[ \t]*=[ \t]*)(?!\w+=)\S", re.MULTILINE | re.IGNORECASE)
+HOST_LINE = re.compile(r"^[ \t]*Host(?:[ \t]+|[ \t]*=[ \t]*)(?!\w+=|#)\S", re.MULTILINE | re.IGNORECASE)
 SLOTS = re.compile(r"^[^#\n]*\s(?:max[_-])?slots\s*=", re.MULTILINE)
+SETTING = re.compile(r"^[ \t]*[^#\s]+[ \t]+\w+=", re.MULTILINE)
 ANSIBLE_VARIABLE = re.compile(r"^[^#\n]*\s(?:ansible|mnspawn)_\w+=", re.MULTILINE)
 
 
@@ -24,20 +30,34 @@ def is_script(head: bytes, is_executable: bool) -> bool:
     return is_executable and head.startswith((b"#!", b"\x7fELF"))
 
 
-def detect(path: PurePath, content: str) -> str:
-    """The format's name; a hostfile where nothing tells otherwise."""
+def detect(path: PurePath, text: "Text") -> str:
+    """The format's name; a hostfile where nothing tells otherwise.
+
+    Raises:
+        InventoryError: some lines are those of an ssh_config, and others are not.
+    """
+    content = text.content
     by_name = SUFFIXES.get(path.suffix.lower()) or NAMES.get(path.name)
     if by_name is None and path.name.endswith(SSH_SUFFIXES):
         by_name = "ssh-config"
-    if by_name is not None:
-        return by_name
-    found = _by_content(content)
+    found = by_name or _by_content(content)
+    if found == "ssh-config":
+        from mnspawn_inventory.formats import ssh_keywords  # late: few inventories are ssh_configs
+
+        ssh_keywords.check(text, is_named=by_name is not None)
     if found != "hostfile":
         return found
-    named = next((name for part, name in NAMED_AFTER.items() if part in path.name.lower()), found)
+    named = next((name for part, name in NAMED_AFTER.items() if _is_named(part, path.name.lower())), found)
     if named == "mpich" and "mpich" not in path.name.lower() and SLOTS.search(content):
         return found  # Open MPI has an option --machinefile, too
+    if named in REPEATED and SETTING.search(content):
+        return found
     return named
+
+
+def _is_named(part: str, name: str) -> bool:
+    """Whether a name has the part, short ones as a word of their own."""
+    return part in name if len(part) > 3 else part in re.split(r"[^a-z]+", name)
 
 
 def _by_content(content: str) -> str:

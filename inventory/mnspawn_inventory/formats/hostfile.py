@@ -59,6 +59,8 @@ def read(text: Text, draft: Draft, dialect: str = "hostfile") -> None:
     """Read a hostfile into the draft."""
     reader = _Reader(draft, DIALECTS[dialect])
     for line in text.lines():
+        if line.text.startswith("#include "):
+            draft.notes.append(f"{line.place()}: read as a comment; pdsh would include another file here")
         line = line.without_comment()
         if reader.rules.has_slashes:
             line = Line(line.source, line.number, line.text.split("//", 1)[0])
@@ -89,8 +91,9 @@ class _Reader:
 
     def read_host(self, words: list[Word]) -> None:
         """Read one line."""
+        has_slots = any(word.text.startswith("slots=") for word in words[1:])
+        user, found, port, slots = _host(words[0], self.rules, has_slots)
         settings = [_setting(word, self.rules) for word in words[1:]]
-        user, found, port, slots = _host(words[0], self.rules, any(key == "slots" for key, _, _, _ in settings))
         most = next((raw for key, _, raw, _ in settings if key in MOST), None)
         for key, _, raw, place in settings:
             if key in MOST:
@@ -128,7 +131,13 @@ class _Reader:
         if self._draft.has_host(name) and not self.rules.repeats_add:
             first = self._draft.place_of(name)
             line = f", in line {first.line}" if first else ""
-            raise InventoryError(f"the host was named before{line}", place=place, found=name, expected="each host once")
+            raise InventoryError(
+                f"the host was named before{line}",
+                place=place,
+                found=name,
+                expected="each host once",
+                hint="a file with a line for each slot has 'nodefile' in its name",
+            )
 
     def _count(self, name: str, raw: str, place: Origin) -> None:
         number = fields.slots(raw, place)

@@ -123,13 +123,13 @@ def table(hosts: tuple[Host, ...]) -> str:
 
 @app.command()
 def show(
-    hosts: Annotated[list[str], typer.Argument(metavar="HOSTS...", help=EXPRESSION)],
+    hosts: HostsArgument = None,
     inventory: FileOption = None,
     hostfile: HostfileOption = None,
     format_name: FormatOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show everything that is said of hosts, and where it is written."""
+    """Show everything that is said of hosts (by default of all), and where it is written."""
     found = load(inventory, hostfile, format_name)
     kept = chosen(found, hosts, None, None, None)
     if as_json:
