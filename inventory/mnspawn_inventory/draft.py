@@ -211,7 +211,7 @@ def _make_host(
             labels.append((field[7:], str(value)))
         else:
             plain[field] = value
-    return Host(
+    host = Host(
         name=name,
         env=tuple(env),
         secrets=tuple(secrets),
@@ -220,6 +220,8 @@ def _make_host(
         origins=tuple(origins),
         **plain,  # type: ignore[arg-type]  # fields.FIELDS checked each value
     )
+    host.check_slots()
+    return host
 
 
 def unknown_key(key: str, known: Iterable[str], place: Origin | None) -> InventoryError:

@@ -46,7 +46,7 @@ def export(inventory: Inventory, format_name: str) -> tuple[str, tuple[str, ...]
         return to_ansible(inventory), ()
     if format_name == "ssh-config":
         return to_ssh_config(inventory), tuple(_lost(inventory, set(SSH_KEYWORDS), format_name))
-    return to_hostfile(inventory), tuple(_lost(inventory, {"user", "port", "slots"}, format_name))
+    return to_hostfile(inventory), tuple(_lost(inventory, {"user", "port", "slots", "max_slots"}, format_name))
 
 
 def _lost(inventory: Inventory, held: set[str], format_name: str) -> Iterator[str]:
@@ -85,13 +85,14 @@ def group_json(group: Group) -> dict[str, object]:
 
 
 def to_hostfile(inventory: Inventory) -> str:
-    """`[user@]name [slots=N]`; a port makes it a URL, so that it is not taken for slots."""
+    """`[user@]name [slots=N] [max_slots=N]`; a port makes it a URL, so that it is not taken for slots."""
     lines = []
     for host in inventory.hosts:
         name = f"[{host.name}]" if ":" in host.name else host.name
         user = f"{host.user}@" if host.user else ""
         name = user + name if host.port is None else f"ssh://{user}{name}:{host.port}"
-        lines.append(name if host.slots is None else f"{name} slots={host.slots}")
+        counts = {"slots": host.slots, "max_slots": host.max_slots}
+        lines.append(" ".join([name, *(f"{key}={count}" for key, count in counts.items() if count is not None)]))
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -160,6 +160,7 @@ FIELDS: dict[str, Callable[[object, Origin | None], object]] = {
     "jump": jump,
     "transport": transport,
     "slots": slots,
+    "max_slots": slots,
     "devices": devices,
     "python": python,
     "workdir": workdir,

@@ -55,6 +55,7 @@ class Host:
         jump: hosts to go through, as in `ssh -J`.
         transport: asyncssh, paramiko, openssh or local.
         slots: how many trainers run there.
+        max_slots: how many may run there, whatever else is asked for.
         devices: positions of the accelerators that may be used, in the host's own numbering.
         python: interpreter of the trainers.
         workdir: folder in which the trainers start.
@@ -76,6 +77,7 @@ class Host:
     jump: str | None = None
     transport: str | None = None
     slots: int | None = None
+    max_slots: int | None = None
     devices: tuple[int, ...] | None = None
     python: str | None = None
     workdir: str | None = None
@@ -89,6 +91,22 @@ class Host:
     def origin(self, name: str) -> Origin | None:
         """Where the field (or `env.NAME`, `labels.NAME`) was written; `name` itself is where the host is."""
         return dict(self.origins).get(name)
+
+    def check_slots(self) -> None:
+        """Raises InventoryError when more trainers are to run there than may."""
+        if self.slots is not None and self.max_slots is not None and self.slots > self.max_slots:
+            raise InventoryError(
+                f"more slots than {self.name} may have",
+                place=self.origin("slots"),
+                found=str(self.slots),
+                expected=f"at most {self.most}",
+            )
+
+    @property
+    def most(self) -> str:
+        """How many trainers may run there, with the place that says so: "4 (max_slots in hosts:3:12)"."""
+        place = self.origin("max_slots")
+        return f"{self.max_slots} (max_slots)" if place is None else f"{self.max_slots} (max_slots in {place})"
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Its variables with the secrets looked up in the controller's environment and files.

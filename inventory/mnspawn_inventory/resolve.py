@@ -82,6 +82,8 @@ def resolve(
         exclude=_option(exclude, "--exclude"),
         limit=_option(limit, "--limit"),
     )
+    for host in chosen:
+        host.check_slots()  # what says its slots may stand elsewhere than what says the most
     return Selection(chosen, kind, source, notes)
 
 

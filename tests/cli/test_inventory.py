@@ -213,7 +213,6 @@ def test_validate_tells_about_every_file(run: Run) -> None:
         (["export", "-i", str(SAMPLES / "hostfile"), "--to", "xml"], "no such export: found 'xml'"),
         (["export", "-i", str(SAMPLES / "hostfile"), "-o", "no/such"], "--output: there is no such folder: found 'no'"),
         (["export", "-i", str(SAMPLES / "hostfile"), "-o", "/dev/full"], "no space left on device"),
-        (["show", "-i", str(SAMPLES / "hostfile")], "argument"),
         (["add", "slots=4"], "no hosts"),
         (["add", "a b"], "HOSTS: a blank inside a host name"),
         (["add", "a", "slots=x"], "slots: not a number of slots: found 'x'"),

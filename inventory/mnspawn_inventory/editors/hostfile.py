@@ -13,18 +13,28 @@ from mnspawn_inventory.names import split_port
 from mnspawn_inventory.text import Text
 
 # what each tool understands of what we could write
-HELD = {"openmpi": ("slots", "user"), "deepspeed": ("slots", "user"), "horovod": ("slots",), "mpich": ("slots", "user")}
+HELD = {
+    "openmpi": ("slots", "max_slots", "user"),
+    "deepspeed": ("slots", "user"),
+    "horovod": ("slots",),
+    "mpich": ("slots", "user"),
+}
 COMMENT = re.compile(r"#|(?<!:)//")  # "//" is one of Open MPI's, and in no name
 FIRST_WORD = re.compile(r"(\s*)((?:(?!(?<!:)//)[^\s#])*)(.*)", re.DOTALL)
 # how a line may say what we change, in the words of all dialects
-WORDS = {"slots": "slots|count|cpu", "user": "user|username", "port": "port"}
+WORDS = {
+    "slots": "slots|count|cpu",
+    "max_slots": "max[-_]slots|slots[-_]max",
+    "user": "user|username",
+    "port": "port",
+}
 WRITTEN = {field: re.compile(rf"(\s+(?:{words})\s*=\s*)\S+") for field, words in WORDS.items()}
 
 
 class HostfileDocument(Document):
     """One hostfile that is being edited; the dialect stays what it is."""
 
-    fields: tuple[str, ...] | None = ("slots", "user", "port")
+    fields: tuple[str, ...] | None = ("slots", "max_slots", "user", "port")
     has_groups: ClassVar[bool] = False
 
     def __init__(self, text: str, source: str, format_name: str) -> None:
@@ -90,11 +100,12 @@ class HostfileDocument(Document):
             return word if user is None else f"{word} user={user}"
         word = f"{user}@{word}" if user is not None else word
         word = f"ssh://{word}:{port}" if port is not None else word
-        return word if slots is None else f"{word} slots={slots}"
+        counts = {"slots": slots, "max_slots": settings.get("max_slots")}
+        return " ".join([word, *(f"{key}={count}" for key, count in counts.items() if count is not None)])
 
     def _changed(self, word: str, rest: str, host: Host, settings: Settings) -> str:
         """The line with new values: the host's word is written anew, other keys and the comment stay."""
-        said: dict[str, object] = {"user": host.user, "port": host.port, "slots": host.slots, **settings}
+        said: dict[str, object] = {field: getattr(host, field) for field in WORDS} | settings
         comment = COMMENT.search(rest)
         body = rest[: comment.start()] if comment else rest
         behind = rest[len(body) :]
@@ -106,7 +117,8 @@ class HostfileDocument(Document):
             user, at, address = word.rpartition("@")
             if host.port is None:  # what is behind its colon are slots
                 word = f"{user}{at}{split_port(address)[0]}"
-            name = word if said["slots"] is None else f"{word} slots={said['slots']}"
+            counts = {key: said[key] for key in ("slots", "max_slots") if said[key] is not None}
+            name = " ".join([word, *(f"{key}={count}" for key, count in counts.items())])
         else:
             name = self._line(host.name, said)
         return f"{name}{body}{behind}"

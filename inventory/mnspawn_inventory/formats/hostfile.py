@@ -30,14 +30,13 @@ class Dialect:
 
 _MPI_KEYS = {
     "slots": "slots",
-    "max_slots": "",
-    "max-slots": "",
-    "slots_max": "",
-    "slots-max": "",
+    "max_slots": "max_slots",
+    "max-slots": "max_slots",
+    "slots_max": "max_slots",
+    "slots-max": "max_slots",
     "count": "slots",
     "cpu": "slots",
 }
-MOST = ("max_slots", "max-slots", "slots_max", "slots-max")
 _OWN_KEYS = {field: field for field in fields.FIELDS if field != "prelude"}
 
 DIALECTS = {
@@ -94,12 +93,12 @@ class _Reader:
         has_slots = any(word.text.startswith("slots=") for word in words[1:])
         user, found, port, slots = _host(words[0], self.rules, has_slots)
         settings = [_setting(word, self.rules) for word in words[1:]]
-        most = next((raw for key, _, raw, _ in settings if key in MOST), None)
-        for key, _, raw, place in settings:
-            if key in MOST:
+        most = next((raw for _, field, raw, _ in settings if field == "max_slots"), None)
+        for _, field, raw, place in settings:
+            if field == "max_slots":
                 fields.slots(raw, place)
         if slots is None and most is not None and not any(field == "slots" for _, field, _, _ in settings):
-            slots = most
+            slots = most  # as Open MPI has it
         for name in found:
             self._check_repeat(name, words[0].place)
             values = self._draft.host(name, words[0].place)
@@ -115,8 +114,6 @@ class _Reader:
             for _, field, raw, place in settings:
                 if field == "slots":
                     self._count(name, raw, place)
-                    if most is not None and fields.slots(raw, place) > int(most):
-                        raise fields.wrong("more slots than the most", raw, f"at most {most}", place)
                 elif field:
                     values.set(field, raw, place)
 

@@ -17,8 +17,9 @@ from mnspawn.cli.inventory_files import (
 from mnspawn_inventory import InventoryError, Origin, read_inventory
 
 SETTINGS = (
-    "KEY=VALUE: address, data_address, network, user, port, identity, jump, transport, slots, devices, python, "
-    "workdir, prelude, env.NAME, labels.NAME; env.NAME.env=VARIABLE or env.NAME.file=PATH for a secret; KEY= clears it."
+    "KEY=VALUE: address, data_address, network, user, port, identity, jump, transport, slots, max_slots, devices, "
+    "python, workdir, prelude, env.NAME, labels.NAME; env.NAME.env=VARIABLE or env.NAME.file=PATH for a secret; "
+    "KEY= clears it."
 )
 WordsArgument = Annotated[list[str], typer.Argument(metavar="HOSTS... [KEY=VALUE]...", help=SETTINGS)]
 AddressOption = Annotated[str | None, typer.Option("--address", metavar="ADDRESS", help="As address=ADDRESS.")]

@@ -80,6 +80,20 @@ def check_request(request: RunRequest, run: str) -> None:
     plan.build(spec_of(request, run), layout.assign([site], 1, 2), [plan.Ground("python3", "/", "/")])
     for host in request.hosts:
         environment_of(host)
+    if isinstance(request.nproc, int):
+        _check_most(request.hosts, request.nproc)
+
+
+def _check_most(hosts: Sequence[Host], nproc: int) -> None:
+    above = [host for host in hosts if host.max_slots is not None and nproc > host.max_slots]
+    if above:
+        place = above[0].origin("max_slots")
+        more = f", and on {len(above) - 1} more" if len(above) > 1 else ""
+        raise UsageError(
+            f"expected at most {above[0].max_slots} ranks on {above[0].name} (max_slots), found {nproc}{more}",
+            place=None if place is None else str(place),
+            hint="fewer by --nproc-per-node, or a larger max_slots where the host allows it",
+        )
 
 
 def spec_of(request: RunRequest, run: str) -> plan.LaunchSpec:
@@ -145,14 +159,21 @@ class Preparation:
             raise PlanRefused(unfit, hint="choose another network with --network")
 
     def _share_out(self) -> list[survey.Share]:
+        shares: list[survey.Share] = []
+        unfit = []
         if self._request.share is not None:
-            return list(self._request.share(self.views))
-        shares, unfit = [], []
-        for view in self.views:
+            shares = list(self._request.share(self.views))
+        for view in self.views if self._request.share is None else ():
             try:
                 shares.append(survey.share_of(view, self._request.nproc))
             except survey.Unfit as exc:
                 unfit.append((view.name, str(exc)))
+        if not unfit:
+            unfit = [
+                (host.name, f"more ranks than it may have: expected at most {host.most}, found {share.count}")
+                for host, share in zip(self._hosts, shares, strict=True)
+                if host.max_slots is not None and share.count > host.max_slots
+            ]
         if unfit:
             raise PlanRefused(unfit)
         return shares

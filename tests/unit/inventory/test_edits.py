@@ -326,6 +326,8 @@ def test_hostfiles_are_edited_line_by_line(tmp_path: Path) -> None:
         ("hostfile", "n[1-2]:2\n", ["n[1-2]"], ["slots=3"], "n[1-2] slots=3\n"),
         ("hostfile", "n[1-2]:2\n", ["n1"], ["user=u"], "u@n1 slots=2\nn2:2\n"),
         ("openmpi", "a slots = 2 max_slots=4 # x\n", ["a"], ["slots=3"], "a slots = 3 max_slots=4 # x\n"),
+        ("hostfile", "a slots=2 max-slots=4 # x\n", ["a"], ["max_slots=8"], "a slots=2 max-slots=8 # x\n"),
+        ("hostfile", "a slots=2\n", ["a"], ["max_slots=8"], "a max_slots=8 slots=2\n"),
         (
             "openmpi",
             "// x\na // slots=9\nb//c\nb // d\n",
