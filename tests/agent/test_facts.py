@@ -1,43 +1,20 @@
 import ipaddress
 import os
+import re
 import socket
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from mnspawn_agent import facts
+from mnspawn_agent import devices, facts
 from tests.agent.live import Account, Live
-
-NVML = r"""
-#include <stdlib.h>
-#include <stdio.h>
-#include <string.h>
-static int number(const char *name, int otherwise) { const char *v = getenv(name); return v ? atoi(v) : otherwise; }
-int nvmlInitWithFlags(unsigned f) { return number("STUB_INIT", 0); }
-int nvmlInit_v2(void) { return number("STUB_INIT", 0); }
-int nvmlShutdown(void) { return 0; }
-const char *nvmlErrorString(int e) { return "stub error"; }
-int nvmlDeviceGetCount_v2(unsigned *n) { *n = number("STUB_COUNT", 2); return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) {
-    if ((int)i == number("STUB_BROKEN", -1)) return 15; /* GPU is lost */
-    *h = (void *)(long)(i + 1); return 0;
-}
-int nvmlDeviceGetName(void *h, char *s, unsigned n) { snprintf(s, n, "Stub H%ld00", (long)h); return 0; }
-int nvmlDeviceGetUUID(void *h, char *s, unsigned n) { snprintf(s, n, "GPU-%ld", (long)h); return 0; }
-struct memory { unsigned long long total, free, used; };
-int nvmlDeviceGetMemoryInfo(void *h, struct memory *m) { m->total = 80ULL << 30; m->free = 1; m->used = 2; return 0; }
-"""
+from tests.support import nvml as nvml_stub
 
 
 @pytest.fixture(scope="module")
 def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a libnvidia-ml.so.1 that has as many devices as STUB_COUNT says."""
-    folder = tmp_path_factory.mktemp("nvml")
-    (folder / "nvml.c").write_text(NVML)
-    command = ["gcc", "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1"), str(folder / "nvml.c")]
-    subprocess.run(command, check=True)
-    return folder
+    return nvml_stub.build(tmp_path_factory.mktemp("nvml")).parent
 
 
 def facts_of(account: Account, **env: str) -> dict[str, object]:
@@ -69,20 +46,82 @@ def test_a_driver_without_devices_is_no_error(account: Account, nvml: Path) -> N
 def test_a_driver_that_does_not_start_is_told_and_the_host_counts_by_its_cpus(account: Account, nvml: Path) -> None:
     told = facts_of(account, LD_LIBRARY_PATH=str(nvml), STUB_INIT="9")
     assert (told["device_kind"], told["devices"]) == ("cpu", [])
-    assert str(told["device_problem"]).startswith("NVML: ")
+    assert (told["device_problem"], told["is_device_doubtful"]) == ("NVML: Driver Not Loaded", True)
 
 
-def test_a_device_that_is_broken_is_told_with_those_that_work(account: Account, nvml: Path) -> None:
-    told = facts_of(account, LD_LIBRARY_PATH=str(nvml), STUB_BROKEN="1")
-    assert told["devices"] == [{"name": "Stub H100", "uuid": "GPU-1", "memory": 80 << 30}]
-    assert str(told["device_problem"]).startswith("NVML: ")
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        ("18", "NVML: Driver/library version mismatch: RM has detected an NVML/RM version mismatch."),
+        ("4", "NVML: Insufficient Permissions"),
+        ("999", "NVML: Stub error 999: Unknown Error"),
+        ("77", "NVML: Stub error 77"),
+    ],
+)
+def test_a_driver_that_has_devices_and_can_not_be_used_is_told_in_its_own_words(
+    account: Account, nvml: Path, error: str, text: str
+) -> None:
+    told = facts_of(account, LD_LIBRARY_PATH=str(nvml), STUB_INIT=error)
+    assert (told["device_kind"], told["devices"], told["device_problem"]) == ("cpu", [], text)
+    assert "is_device_doubtful" not in told
+    told = facts_of(account, LD_LIBRARY_PATH=str(nvml), STUB_INIT="0", STUB_COUNT_ERROR=error)
+    assert told["device_problem"] == text
+
+
+@pytest.mark.parametrize("fault", ["STUB_LOST", "STUB_DUMB"])
+def test_a_lost_device_is_told_and_hides_no_other(account: Account, nvml: Path, fault: str) -> None:
+    """Whether the driver knows it no more or it says nothing of itself, and wherever it stands in the list."""
+    told = facts_of(account, LD_LIBRARY_PATH=str(nvml), STUB_COUNT="4", **{fault: "0:15,2:16"})
+    assert [device["uuid"] for device in told["devices"]] == ["GPU-2", "GPU-4"]  # type: ignore[attr-defined]
+    assert told["lost_devices"] == [[0, "GPU is lost"], [2, "GPU requires reset: GPU requires restart"]]
+    assert told["device_kind"] == "gpu"
+    assert told["device_problem"] == "NVML: GPU 0: GPU is lost; GPU 2: GPU requires reset: GPU requires restart"
+
+
+def test_a_host_of_lost_devices_is_no_host_without(account: Account, nvml: Path) -> None:
+    told = facts_of(account, LD_LIBRARY_PATH=str(nvml), STUB_LOST="0:15,1:15")
+    assert (told["device_kind"], told["devices"]) == ("gpu", [])
+    assert told["lost_devices"] == [[0, "GPU is lost"], [1, "GPU is lost"]]
+
+
+def test_a_device_without_memory_of_its_own_works(account: Account, nvml: Path) -> None:
+    """Where host and device share memory, NVML says "not supported"."""
+    told = facts_of(account, LD_LIBRARY_PATH=str(nvml), STUB_COUNT="1", STUB_MEMORY="3")
+    assert told["devices"] == [{"name": "Stub H100", "uuid": "GPU-1", "memory": 0}]
+    assert told["device_problem"] == ""
 
 
 def test_a_library_that_is_none_is_told(account: Account, tmp_path: Path) -> None:
     (tmp_path / "libnvidia-ml.so.1").write_text("no library")
     told = facts_of(account, LD_LIBRARY_PATH=str(tmp_path))
     assert (told["device_kind"], told["devices"]) == ("cpu", [])
-    assert str(told["device_problem"]).startswith("NVML: ")
+    assert (told["device_problem"], told["is_device_doubtful"]) == ("NVML: NVML Shared Library Not Found", True)
+
+
+@pytest.mark.parametrize(
+    ("found", "is_certain", "text"),
+    [
+        ("dev/nvidia0", True, "NVML: NVML Shared Library Not Found"),
+        ("gpus/0000:3b:00.0", False, r"gpus/0000:3b:00\.0 is here, and neither its device node nor libnvidia-ml"),
+        ("bus/0000:3b:00.0", False, "PCI device 0000:3b:00.0 is here, and neither"),
+        ("", False, ""),
+    ],
+)
+def test_devices_without_their_library_are_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: str, is_certain: bool, text: str
+) -> None:
+    for name, pattern in (("NODES", "dev/nvidia[0-9]*"), ("DRIVER_GPUS", "gpus/*"), ("PCI_DEVICES", "bus/*")):
+        monkeypatch.setattr(devices, name, str(tmp_path / pattern))
+    monkeypatch.setattr(devices, "LIBRARY", "libnvidia-ml-of-no-host.so")
+    if found:
+        (tmp_path / found).mkdir(parents=True)
+        (tmp_path / found / "vendor").write_text("0x10de\n")
+        (tmp_path / found / "class").write_text("0x030200\n")
+    told = devices.find()
+    assert (told["kind"], told["devices"]) == ("cpu", [])
+    assert re.search(text, told["problem"])
+    assert bool(told["problem"]) == bool(text)
+    assert told["is_doubtful"] == (bool(text) and not is_certain)
 
 
 # -- addresses and names

@@ -125,7 +125,10 @@ class HostFacts:
 
     Attributes:
         device_kind: "gpu", "xpu", ... or "cpu" where there are no devices.
+        devices: those that work, in the driver's order.
+        lost_devices: (index, reason) of those that don't; the driver's numbering counts them, too.
         device_problem: why devices that are there can't be used, "" for nothing.
+        is_device_doubtful: the problem may be that there are no devices.
         interfaces: (interface, address) pairs.
         ssh_address: where sshd was reached, as the host sees it, "" without SSH.
         netid: the same for all who share a network stack.
@@ -152,6 +155,8 @@ class HostFacts:
     env: tuple[tuple[str, str], ...]
     root: str = ""
     root_problem: str = ""
+    lost_devices: tuple[tuple[int, str], ...] = ()
+    is_device_doubtful: bool = False
 
     @classmethod
     def read(cls, said: object) -> Self:
@@ -180,7 +185,15 @@ class HostFacts:
             env=tuple((name, env.text(name)) for name in names),
             root=reader.text("root", ""),
             root_problem=reader.text("root_problem", ""),
+            lost_devices=_lost(reader),
+            is_device_doubtful=reader.has("is_device_doubtful") and reader.flag("is_device_doubtful"),
         )
+
+    @property
+    def working_devices(self) -> tuple[int, ...]:
+        """The numbers of `devices` in the driver's numbering."""
+        lost = {index for index, _ in self.lost_devices}
+        return tuple(index for index in range(len(self.devices) + len(lost)) if index not in lost)
 
     def variable(self, name: str) -> str | None:
         """A variable of the host's own environment, if it is set and one that was looked at."""
@@ -188,7 +201,10 @@ class HostFacts:
 
     def describe(self) -> dict[str, Any]:
         """As JSON-able values, in the agent's words."""
-        return {**_plain(asdict(self)), "env": dict(self.env)}
+        told = {**_plain(asdict(self)), "env": dict(self.env)}
+        return {
+            name: value for name, value in told.items() if value or name not in ("lost_devices", "is_device_doubtful")
+        }
 
 
 def _kind(reader: Reader) -> str:
@@ -196,6 +212,21 @@ def _kind(reader: Reader) -> str:
     if not kind.isidentifier() or len(kind) > 32:  # it becomes a part of variables' names
         raise Nonsense(f"device_kind: expected a word such as gpu, found {shown(kind)}")
     return kind
+
+
+def _lost(reader: Reader) -> tuple[tuple[int, str], ...]:
+    if not reader.has("lost_devices"):
+        return ()
+
+    def pair(one: Reader) -> tuple[int, str]:
+        index, reason = one.fixed("item", 2)
+        return index.whole("item", 0, MOST_DEVICES - 1), reason.text("item")
+
+    found = reader.items("lost_devices", MOST_DEVICES, pair)
+    count = len(reader.items("devices", MOST_DEVICES, lambda one: one)) + len(found)
+    if len({index for index, _ in found}) != len(found) or any(index >= count for index, _ in found):
+        raise Nonsense(f"lost_devices: expected each once, below {count}, found {[index for index, _ in found][:8]}")
+    return found
 
 
 def _interface(reader: Reader) -> tuple[str, str]:

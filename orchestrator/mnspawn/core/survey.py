@@ -2,13 +2,18 @@
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from . import visible
 from .facts import HostFacts
 
 MAX_CANDIDATES = 4  # addresses tried per host; more interfaces than that are told apart with --network
 PROBE_ALL_BELOW = 9  # up to eight hosts everybody probes everybody; beyond, the first host and both neighbours
 VISIBLE = {"gpu": "CUDA_VISIBLE_DEVICES", "xpu": "XPU_VISIBLE_DEVICES"}
+WAYS_OUT = (
+    "put that right, or leave the host out (--exclude); on CPUs it runs with --nproc-per-node cpu,"
+    " or with any number and -x CUDA_VISIBLE_DEVICES="
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +25,7 @@ class HostView:
         data_address, network: as configured, None where nothing was said.
         slots, devices: as configured.
         facts: of HELLO.
+        env: variables that trainers get beside or instead of the host's own, each with where it comes from.
     """
 
     name: str
@@ -29,19 +35,55 @@ class HostView:
     slots: int | None
     devices: tuple[int, ...] | None
     facts: HostFacts
+    env: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False)
+
+    def variable(self, name: str) -> str | None:
+        """As trainers find it, of those that are looked at."""
+        return self.env[name][0] if name in self.env else self.facts.variable(name)
+
+    def origin(self, name: str) -> str:
+        """Where that comes from, in brackets; "" for the host's own environment."""
+        return f" ({self.env[name][1]})" if name in self.env else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one host takes on: so many trainers, with these devices (positions, one each, or none)."""
+    """What one host takes on: so many trainers, with these devices (positions, one each, or none).
+
+    `is_asked`: that it has none was asked for.
+    """
 
     count: int
     devices: tuple[int, ...] = ()
     kind: str = "cpu"
+    is_asked: bool = field(default=False, compare=False)
 
 
 class Unfit(Exception):
     """A host can't take part in this run; the text is the reason."""
+
+
+class DevicesUnusable(Unfit):
+    """It has accelerators, or seems to have, and they can't be used as they were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a host's trainers see of its accelerators.
+
+    Attributes:
+        usable: positions inside the host's own *_VISIBLE_DEVICES where that is set, else in the driver's numbering.
+        problem: why they are fewer than the host has or was told to use, "" where nothing is wrong.
+        hidden: the variable that hides all of them on purpose, with its value, "" for none.
+        is_certain: False where a problem may well be that there are no accelerators.
+        list_problem: the part of it that is about *_VISIBLE_DEVICES.
+    """
+
+    usable: tuple[int, ...]
+    problem: str = ""
+    hidden: str = ""
+    is_certain: bool = True
+    list_problem: str = ""
 
 
 def visible_devices(view: HostView) -> tuple[int, ...]:
@@ -50,20 +92,43 @@ def visible_devices(view: HostView) -> tuple[int, ...]:
     Raises:
         Unfit: a device was chosen, in the inventory or by --hosts, that the host does not have.
     """
-    kind, count = view.facts.device_kind, len(view.facts.devices)
-    listed = view.facts.variable(VISIBLE.get(kind, ""))
-    if listed is not None and kind != "cpu":
-        entries = [entry.strip() for entry in listed.split(",")]
-        if "-1" in entries:  # CUDA stops reading at the first entry that is no device
-            entries = entries[: entries.index("-1")]
-        count = len([entry for entry in entries if entry])
-    if view.devices is None:
-        return tuple(range(count))
-    missing = [device for device in view.devices if device >= count]
+    return look(view).usable
+
+
+def look(view: HostView) -> Sight:
+    """Which accelerators trainers may use, and what is wrong with others.
+
+    Raises:
+        Unfit: as visible_devices.
+    """
+    facts = view.facts
+    kind, count = facts.device_kind, len(facts.devices) + len(facts.lost_devices)
+    lost = dict(facts.lost_devices)
+    variable, problem, hidden = VISIBLE.get(kind if count else "gpu", ""), "", ""
+    seen = tuple(range(count))
+    value = view.variable(variable)
+    if value is not None and (count or facts.device_problem):
+        uuids = dict(zip(facts.working_devices, (device.uuid for device in facts.devices), strict=True))
+        reading = visible.read(value, [uuids.get(number, "") for number in range(count)])
+        seen = reading.devices
+        said = f"{variable}={value!r}{view.origin(variable)}"
+        problem = f"{said}: {reading.problem}" if reading.problem and count else ""
+        hidden = said if reading.hides_all else ""
+    chosen = tuple(range(len(seen))) if view.devices is None else view.devices
+    missing = [device for device in chosen if device >= len(seen)]
+    broken = [seen[at] for at in chosen if at < len(seen) and seen[at] in lost]
+    reasons = [f"{kind.upper()} {number} can't be used ({lost[number]})" for number in broken[:8]]
     if missing:
-        seen = f"{count} can be seen, counted from 0" if count else "none can be seen"
-        raise Unfit(f"expected devices of this host ({seen}), found {missing[0]}")
-    return view.devices
+        found = f"{len(seen)} can be seen, counted from 0" if seen else "none can be seen"
+        more = problem or (f"{hidden} hides all" if hidden else facts.device_problem)
+        raise Unfit(f"expected devices of this host ({found}), found {missing[0]}{more and f': {more}'}")
+    if view.devices is not None and reasons:
+        raise DevicesUnusable("; ".join(reasons))
+    is_certain, list_problem = True, problem
+    if not count and facts.device_problem and not hidden:
+        problem, is_certain = facts.device_problem, not facts.is_device_doubtful
+    usable = tuple(at for at in chosen if seen[at] not in lost)
+    return Sight(usable, "; ".join(filter(None, [*reasons, problem])), hidden, is_certain, list_problem)
 
 
 def count_trainers(view: HostView, nproc: int | str | None) -> int:
@@ -79,26 +144,54 @@ def count_trainers(view: HostView, nproc: int | str | None) -> int:
         return nproc
     if nproc is None and view.slots is not None:
         return view.slots
-    devices = visible_devices(view)
-    if nproc == "gpu":
-        if not devices:
-            problem = view.facts.device_problem or "no accelerator found"
-            raise Unfit(f"expected a GPU for --nproc-per-node gpu: {problem}")
-        return len(devices)
-    if nproc == "cpu" or not devices:
+    if nproc == "cpu":
         return view.facts.cpus
-    return len(devices)
+    sight = look(view)
+    if sight.usable:
+        return len(sight.usable)
+    if nproc == "gpu":
+        hidden = f"{sight.hidden} hides all" if sight.hidden else "no accelerator found"
+        raise Unfit(f"expected a GPU for --nproc-per-node gpu: {sight.problem or hidden}")
+    return view.facts.cpus
 
 
 def share_of(view: HostView, nproc: int | str | None) -> Share:
-    """A host's share when nothing is asked for but a number of trainers.
+    """A host's share when nothing is asked for but a number of trainers; `check_share` says whether it will do.
 
     Raises:
         Unfit: as count_trainers and visible_devices.
     """
+    count = count_trainers(view, nproc)
+    if nproc == "cpu":
+        return Share(count, is_asked=True)
     devices = visible_devices(view)
-    kind = view.facts.device_kind if devices else "cpu"
-    return Share(count_trainers(view, nproc), devices, kind)
+    return Share(count, devices, view.facts.device_kind if devices else "cpu")
+
+
+def check_share(view: HostView, share: Share) -> None:
+    """No host becomes one of CPUs because its accelerators can't be used.
+
+    Raises:
+        DevicesUnusable: there are fewer accelerators than trainers, because some can't be used.
+    """
+    sight = look(view)
+    if share.is_asked or share.count <= len(share.devices) or not sight.problem or not sight.is_certain:
+        return
+    found = f"expected an accelerator for each of {share.count} ranks, found {len(sight.usable)}"
+    raise DevicesUnusable(f"{found if sight.usable else 'no accelerator can be used'}: {sight.problem}")
+
+
+def remark_on(view: HostView, share: Share) -> str | None:
+    """What a user should know of the accelerators that a host's share does without, if anything."""
+    sight = look(view)
+    if share.is_asked:
+        return None
+    if share.count <= len(share.devices):
+        return f"{sight.problem}; {len(sight.usable)} can be used" if sight.problem else None
+    reason = sight.problem or (f"{sight.hidden} hides all accelerators" if sight.hidden else "")
+    if not reason and sight.usable:
+        reason = f"{share.count} ranks for {len(sight.usable)} accelerators"
+    return f"{reason}: ranks are given none" if reason else None
 
 
 def usable_addresses(view: HostView) -> list[str]:

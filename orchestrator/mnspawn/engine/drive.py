@@ -340,8 +340,8 @@ class Drive:
     def _do(self, action: actions.Action) -> None:
         match action:
             case actions.PrepareAll():
-                hellos = [link.hello for link in self._links if link.hello is not None]
-                self._preparation = prepare.Preparation(self._request, self._run, self._hosts, hellos)
+                hellos, notice = [link.hello for link in self._links if link.hello is not None], self._audience.notice
+                self._preparation = prepare.Preparation(self._request, self._run, self._hosts, hellos, notice)
                 self._machine.laid_out(self._preparation.ranks)
                 for link in self._links:
                     link.session.expect(self._preparation.ranks[link.index])

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,9 @@ def environment_of(host: Host) -> tuple[tuple[str, str], ...]:
 
 
 def view_of(host: Host, hello: Hello, request: RunRequest) -> survey.HostView:
+    given = {name: (str(value), "--env") for name, value in request.env if isinstance(value, plan.Forwarded)}
+    given |= {name: (value, "the inventory") for name, value in host.env}
+    given |= {name: (value, "--env") for name, value in request.env if not isinstance(value, plan.Forwarded)}
     return survey.HostView(
         host.name,
         host.address or host.name,
@@ -121,22 +124,36 @@ def view_of(host: Host, hello: Hello, request: RunRequest) -> survey.HostView:
         host.slots,
         host.devices,
         hello.facts,
+        {name: given[name] for name in survey.VISIBLE.values() if name in given},
     )
 
 
 class Preparation:
     """The plan in the making: first PREPARE for every host, then, with their answers, the LaunchPlan.
 
+    Args:
+        remark: is told what a user should know of hosts, by name.
+
     Raises (constructor):
         PlanRefused: hosts that can't take part.
     """
 
-    def __init__(self, request: RunRequest, run: str, hosts: Sequence[Host], hellos: Sequence[Hello]) -> None:
+    def __init__(
+        self,
+        request: RunRequest,
+        run: str,
+        hosts: Sequence[Host],
+        hellos: Sequence[Hello],
+        remark: Callable[[str, str], None] = lambda text, host: None,
+    ) -> None:
         self._request = request
         self._run = run
         self._hosts = hosts
         self.views = [view_of(host, hello, request) for host, hello in zip(hosts, hellos, strict=True)]
         self.shares = self._share_out()
+        for view, share in zip(self.views, self.shares, strict=True):
+            if text := survey.remark_on(view, share):
+                remark(text, view.name)
         counts = [share.count for share in self.shares]
         self.ranks = layout.ranks_of(counts)
         self._probed: list[list[int]] = [[] for _ in counts]  # whom each host shall try
@@ -160,14 +177,16 @@ class Preparation:
 
     def _share_out(self) -> list[survey.Share]:
         shares: list[survey.Share] = []
-        unfit = []
+        unfit, hint = [], None
         if self._request.share is not None:
             shares = list(self._request.share(self.views))
         for view in self.views if self._request.share is None else ():
             try:
                 shares.append(survey.share_of(view, self._request.nproc))
+                survey.check_share(view, shares[-1])
             except survey.Unfit as exc:
                 unfit.append((view.name, str(exc)))
+                hint = survey.WAYS_OUT if isinstance(exc, survey.DevicesUnusable) else hint
         if not unfit:
             unfit = [
                 (host.name, f"more ranks than it may have: expected at most {host.most}, found {share.count}")
@@ -175,7 +194,7 @@ class Preparation:
                 if host.max_slots is not None and share.count > host.max_slots
             ]
         if unfit:
-            raise PlanRefused(unfit)
+            raise PlanRefused(unfit, hint=hint)
         return shares
 
     def message(self, index: int, cargo: Sequence[Cargo]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ..core.survey import VISIBLE, HostView, Share, Unfit, count_trainers, share_of, visible_devices
+from ..core.survey import VISIBLE, HostView, Share, Unfit, count_trainers, look
 from ..errors import PlanRefused
 from .errors import DeviceError, OptionError
 
@@ -44,6 +44,22 @@ def rule(nprocs: int, backend: str, selected: tuple[str, ...]) -> Callable[[Sequ
     return partial(_share_out, nprocs, backend, selected)
 
 
+def any_devices(nprocs: int, views: Sequence[HostView]) -> list[Share]:
+    """As torch.multiprocessing: so many processes, which choose devices themselves. Raises PlanRefused."""
+    shares, unfit = [], []
+    for view in views:
+        try:
+            sight = look(view)
+        except Unfit as exc:
+            unfit.append((view.name, str(exc)))
+        else:
+            is_quiet = not sight.problem
+            shares.append(Share(nprocs, sight.usable, view.facts.device_kind if sight.usable else "cpu", is_quiet))
+    if unfit:
+        raise PlanRefused(unfit)
+    return shares
+
+
 def _share_out(nprocs: int, backend: str, selected: tuple[str, ...], views: Sequence[HostView]) -> list[Share]:
     """Raises DeviceError, OptionError: a host does not have what was asked for. PlanRefused: as `survey` says."""
     shares, unfit = [], []
@@ -59,41 +75,51 @@ def _share_out(nprocs: int, backend: str, selected: tuple[str, ...], views: Sequ
 
 def _share(nprocs: int, backend: str, selected: tuple[str, ...], view: HostView) -> Share:
     has = view.facts.device_kind
+    if backend == "gloo":
+        return Share(_cpu_count(view) if nprocs == -1 else nprocs, is_asked=True)
+    sight = look(view)
+    is_lost = bool(sight.problem) and sight.is_certain
     wanted = KIND_OF.get(backend, "gpu" if backend == "auto" and has == "cpu" else has)
-    if backend == "gloo" or (backend == "auto" and has == "cpu" and not selected):
-        return Share(count_trainers(view, "cpu" if view.slots is None else None) if nprocs == -1 else nprocs)
+    if backend == "auto" and has == "cpu" and not selected and not is_lost:
+        return Share(_cpu_count(view) if nprocs == -1 else nprocs)
     if backend == "xccl" and has in ("cpu", "gpu", "xpu"):
         raise DeviceError(f"{view.name}: expected a custom device for backend xccl, found {has}")
-    positions = visible_devices(view) if wanted == has else ()
+    positions = sight.usable if wanted == has else ()
     variable = VISIBLE.get(wanted, f"FLAGS_selected_{wanted}s")
     if selected:
         check_selected(f"{wanted}s", selected, nprocs)
         return Share(len(selected), _positions_of(selected, positions, wanted, variable, view), wanted)
     if nprocs == -1:
-        share = share_of(view, None)
-        count = share.count if positions else 1
+        count = (view.slots or len(positions)) if positions else 1
     else:
         count = nprocs
     if len(positions) < count:
+        more = f" {sight.problem}; backend='gloo' uses none." if sight.problem else ""
         raise DeviceError(
             f"{view.name}: the number of visible devices({len(positions)}) is less than the number of spawn "
             f"processes({count}), please ensure that the correct `nprocs` argument is passed or the environment "
-            f"variable `{variable}` is correctly configured."
+            f"variable `{variable}` is correctly configured.{more}"
         )
     return Share(count, positions[:count], wanted)
+
+
+def _cpu_count(view: HostView) -> int:
+    return count_trainers(view, "cpu" if view.slots is None else None)
 
 
 def _positions_of(
     selected: tuple[str, ...], positions: tuple[int, ...], kind: str, variable: str, view: HostView
 ) -> tuple[int, ...]:
     """Positions inside the host's visible list of devices that are named by their absolute ids."""
-    listed = view.facts.variable(variable)
-    every = [entry.strip() for entry in listed.split(",")] if listed else [str(p) for p in range(len(positions))]
+    listed = view.variable(variable)
+    count = len(view.facts.devices) + len(view.facts.lost_devices)
+    every = [entry.strip() for entry in listed.split(",")] if listed else [str(number) for number in range(count)]
+    problem = look(view).problem
     usable = [every[position] for position in positions if position < len(every)]
     for card in selected:
         if card not in usable:
             raise OptionError(
                 f"{view.name}: The selected {CARD.get(kind, kind)} card {card} cannot found in {variable} "
-                f"({','.join(usable)})."
+                f"({','.join(usable)}).{problem and f' {problem}'}"
             )
     return tuple(every.index(card) for card in selected)

@@ -3,12 +3,14 @@
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from .. import compose, echo
 from ..background import Background
+from ..core.survey import HostView, Share
 from ..engine.control import Control
 from ..engine.request import Listener, RunRequest
 from ..plan import Program
@@ -98,7 +100,11 @@ def request_of(
     name = getattr(func, "__qualname__", type(func).__qualname__)
     request = compose.request_of(asked.settings, Program("function", name), asked.hosts)
     is_copied = asked.start_method == "fork"
-    share = devices.rule(asked.nprocs, asked.backend, asked.selected) if has_device_rules else None
+    share: Callable[[Sequence[HostView]], Sequence[Share]] | None = None
+    if has_device_rules:
+        share = devices.rule(asked.nprocs, asked.backend, asked.selected)
+    elif asked.nprocs != -1:
+        share = partial(devices.any_devices, asked.nprocs)
     return replace(
         request,
         nproc=None if asked.nprocs == -1 else asked.nprocs,

@@ -29,6 +29,9 @@ odd = st.recursive(
 )
 
 
+AILING = {"device_kind": "gpu", "devices": [{"uuid": "GPU-1"}], "lost_devices": [[0, "lost"]]}
+
+
 def changed(good: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     """An honest host's words with some fields, or fields of fields, that may be anything."""
     inner = [(name, key) for name, value in good.items() if isinstance(value, dict) for key in value]
@@ -69,6 +72,10 @@ def test_what_an_honest_host_says_is_told_as_it_said_it() -> None:
         ({"home": "\ud800"}, "home: expected text, found '\\ud800'"),
         ({"device_kind": "a/b"}, "device_kind: expected a word such as gpu, found 'a/b'"),
         ({"devices": [{"memory": -1}]}, "devices.item.memory: expected a whole number from 0, found -1"),
+        ({"lost_devices": [[0]]}, "lost_devices.item: expected 2 items, found [0]"),
+        ({"lost_devices": [[3, "lost"]]}, "lost_devices: expected each once, below 1, found [3]"),
+        ({"lost_devices": [[0, "a"], [0, "b"]]}, "lost_devices: expected each once, below 2, found [0, 0]"),
+        ({"is_device_doubtful": 1}, "is_device_doubtful: expected true or false, found 1"),
         ({"time": math.nan}, "time: expected a number, found nan"),
         ({"monotonic": 1e300}, "monotonic: expected a number, found 1e+300"),
         ({"env": {"A": 7}}, "env.A: expected text, found 7"),
@@ -89,7 +96,7 @@ def test_a_fact_that_is_missing_is_told_with_its_name() -> None:
 
 
 @settings(max_examples=400, derandomize=True, database=None, deadline=None)
-@given(changed(FACTS), changed(CHECKED))
+@given(changed({**FACTS, **AILING}), changed(CHECKED))
 def test_whatever_a_host_says_of_itself_is_refused_in_words_or_harmless(said: Any, more_said: Any) -> None:
     try:
         known = HostFacts.read(said)

@@ -4,12 +4,16 @@ import pytest
 
 from mnspawn.core.survey import (
     HostView,
+    Share,
     Unfit,
     candidate_addresses,
+    check_share,
     choose_address,
     count_trainers,
     interface_of,
     probers_of,
+    remark_on,
+    share_of,
     usable_addresses,
     visible_devices,
 )
@@ -47,7 +51,7 @@ def test_all_devices_are_used_where_nobody_says_otherwise() -> None:
         ("0,-1,2", (0,)),
         (" 1 , 2 ", (0, 1)),
         ("0,1,", (0, 1)),
-        ("GPU-8f3a,MIG-77", (0, 1)),
+        ("MIG-8f3a,MIG-77", (0, 1)),
     ],
 )
 def test_trainers_get_positions_inside_what_the_host_lets_be_seen(visible: str, positions: tuple[int, ...]) -> None:
@@ -103,6 +107,98 @@ def test_asking_for_gpus_where_there_is_none_says_why() -> None:
         count_trainers(view(cpus=8), "gpu")
     with pytest.raises(Unfit, match="NVML: driver not loaded"):
         count_trainers(view(device_problem="NVML: driver not loaded"), "gpu")
+
+
+# -- devices that can't be used
+
+
+LOST = [[0, "GPU is lost"], [2, "GPU requires reset"]]
+
+
+def ailing(**options: Any) -> HostView:
+    """Four GPUs, of which the first and the third are lost."""
+    env = {CVD: options["visible"]} if "visible" in options else {}
+    uuids = [{**GPU, "uuid": uuid} for uuid in ("GPU-b", "GPU-d")]
+    own = facts(device_kind="gpu", devices=uuids, lost_devices=LOST, device_problem="NVML: ...", env=env, cpus=16)
+    return HostView("h1", "h1", None, None, options.get("slots"), options.get("devices"), own, options.get("env", {}))
+
+
+def mismatch(**options: Any) -> HostView:
+    """The driver does not work."""
+    options = {"device_problem": "NVML: mismatch", **options}
+    return view(cpus=16, **options)
+
+
+CVD = "CUDA_VISIBLE_DEVICES"
+STOPS = ": CUDA stops there"
+HIDES = " hides all accelerators: ranks are given none"
+FOR_GPU = "expected a GPU for --nproc-per-node gpu"
+NINE = "there is no device 9, only 0 to 3"
+NONE = "no accelerator can be used"
+BROKEN = "GPU 0 can't be used (GPU is lost); GPU 2 can't be used (GPU requires reset)"
+
+
+@pytest.mark.parametrize(
+    ("host", "nproc", "share", "remark"),
+    [
+        (ailing(), None, Share(2, (1, 3), "gpu"), f"{BROKEN}; 2 can be used"),
+        (ailing(), "gpu", Share(2, (1, 3), "gpu"), f"{BROKEN}; 2 can be used"),
+        (ailing(), 1, Share(1, (1, 3), "gpu"), f"{BROKEN}; 2 can be used"),
+        (ailing(), "cpu", Share(16), None),
+        (ailing(devices=(3,)), None, Share(1, (3,), "gpu"), None),
+        (ailing(visible="1,3"), None, Share(2, (0, 1), "gpu"), None),
+        (ailing(visible="3,2"), None, Share(1, (0,), "gpu"), "GPU 2 can't be used (GPU requires reset); 1 can be used"),
+        (ailing(visible=""), None, Share(16), f"{CVD}=''{HIDES}"),
+        (mismatch(), "cpu", Share(16), None),
+        (mismatch(env={CVD: "-1"}), 3, Share(3), f"{CVD}='-1'{HIDES}"),
+        (mismatch(is_device_doubtful=True), None, Share(16), "NVML: mismatch: ranks are given none"),
+        (mismatch(is_device_doubtful=True), 2, Share(2), "NVML: mismatch: ranks are given none"),
+        (gpus(4, "0,9"), None, Share(1, (0,), "gpu"), f"{CVD}='0,9': {NINE}{STOPS}; 1 can be used"),
+        (gpus(4, "NoDevFiles"), None, Share(16), f"{CVD}='NoDevFiles'{HIDES}"),
+        (gpus(2), 4, Share(4, (0, 1), "gpu"), "4 ranks for 2 accelerators: ranks are given none"),
+        (gpus(4), 2, Share(2, (0, 1, 2, 3), "gpu"), None),
+        (view(cpus=16), None, Share(16), None),
+        (view(cpus=16, env={CVD: "0,0"}), 2, Share(2), None),
+    ],
+)  # fmt: skip
+def test_what_can_be_used_is_used_and_the_rest_is_told(
+    host: HostView, nproc: int | str | None, share: Share, remark: str | None
+) -> None:
+    assert share_of(host, nproc) == share
+    check_share(host, share_of(host, nproc))
+    assert remark_on(host, share_of(host, nproc)) == remark
+
+
+@pytest.mark.parametrize(
+    ("host", "nproc", "text"),
+    [
+        (ailing(), 4, f"expected an accelerator for each of 4 ranks, found 2: {BROKEN}"),
+        (ailing(slots=3), None, f"expected an accelerator for each of 3 ranks, found 2: {BROKEN}"),
+        (ailing(devices=(0, 1)), None, "GPU 0 can't be used (GPU is lost)"),
+        (ailing(visible="0,2"), None, f"{NONE}: {BROKEN}"),
+        (ailing(visible="0"), "gpu", f"{FOR_GPU}: GPU 0 can't be used (GPU is lost)"),
+        (mismatch(), None, f"{NONE}: NVML: mismatch"),
+        (mismatch(), 1, f"{NONE}: NVML: mismatch"),
+        (mismatch(env={CVD: "0"}), None, f"{NONE}: NVML: mismatch"),
+        (gpus(4, "0,0"), None, f"{NONE}: {CVD}='0,0': device 0 is listed twice, which hides all devices"),
+        (gpus(4, "all"), 2, f"{NONE}: {CVD}='all': 'all' is no device{STOPS}"),
+        (gpus(4, "GPU-dead"), None, f"{NONE}: {CVD}='GPU-dead': GPU-dead is no device of this host{STOPS}"),
+        (gpus(4, "NoDevFiles"), "gpu", f"{FOR_GPU}: {CVD}='NoDevFiles' hides all"),
+    ],
+)  # fmt: skip
+def test_a_host_with_accelerators_that_can_not_be_used_is_never_a_cpu_host(
+    host: HostView, nproc: int | str | None, text: str
+) -> None:
+    with pytest.raises(Unfit) as caught:
+        check_share(host, share_of(host, nproc))
+    assert str(caught.value) == text
+
+
+def test_variables_of_the_run_and_of_the_inventory_win_over_the_hosts_own() -> None:
+    env = {CVD: ("7,0", "--env")}
+    with pytest.raises(Unfit, match=rf"{CVD}='7,0' \(--env\): there is no device 7"):
+        check_share(host := ailing(visible="1,3", env=env), share_of(host, None))
+    assert share_of(ailing(visible="0", env={CVD: ("", "--env")}), 8) == Share(8)
 
 
 # -- addresses

@@ -11,7 +11,15 @@ from tests.unit.said import facts
 def host(name: str = "h1", *, gpus: int = 0, kind: str = "gpu", visible: str | None = None, **more: Any) -> HostView:
     variable = "CUDA_VISIBLE_DEVICES" if kind == "gpu" else "XPU_VISIBLE_DEVICES"
     env = {} if visible is None else {variable: visible}
-    said = facts(cpus=8, device_kind=kind if gpus else "cpu", devices=[{}] * gpus, env=env)
+    lost = [[number, "GPU is lost"] for number in more.get("lost", ())]
+    said = facts(
+        cpus=8,
+        device_kind=kind if gpus else "cpu",
+        devices=[{}] * (gpus - len(lost)),
+        lost_devices=lost,
+        device_problem=more.get("problem", ""),
+        env=env,
+    )
     return HostView(name, name, None, None, more.get("slots"), more.get("devices"), said)
 
 
@@ -83,3 +91,26 @@ def test_an_inventory_says_how_many_and_which() -> None:
     assert shares(host(gpus=4, devices=(2, 3))) == [Share(2, (2, 3), "gpu")]
     with pytest.raises(PlanRefused, match=r"h1: expected devices of this host \(2 can be seen.*\), found 5"):
         shares(host(gpus=2, devices=(5,)))
+
+
+def test_lost_devices_take_no_part_and_the_others_keep_their_numbers() -> None:
+    assert shares(host(gpus=4, lost=(0, 2))) == [Share(2, (1, 3), "gpu")]
+    assert shares(host(gpus=4, lost=(0,)), nprocs=2, selected=("1", "3")) == [Share(2, (1, 3), "gpu")]
+    with pytest.raises(ValueError, match=r"card 0 cannot found in .* \(1,2,3\)\. GPU 0 can't be used \(GPU is lost\)"):
+        shares(host(gpus=4, lost=(0,)), selected=("0",))
+    with pytest.raises(RuntimeError, match=r"visible devices\(3\).*GPU 0 can't be used \(GPU is lost\)"):
+        shares(host(gpus=4, lost=(0,)), nprocs=4)
+
+
+def test_devices_that_can_not_be_used_are_no_reason_to_train_on_cpus() -> None:
+    for backend in ("auto", "nccl"):
+        with pytest.raises(RuntimeError, match=r"visible devices\(0\).* NVML: mismatch; backend='gloo' uses none\."):
+            shares(host(problem="NVML: mismatch"), backend=backend)
+        with pytest.raises(RuntimeError, match=r"visible devices\(0\).*GPU 0 can't be used"):
+            shares(host(gpus=1, lost=(0,)), backend=backend)
+    assert shares(host(problem="NVML: mismatch"), backend="gloo", nprocs=3) == [Share(3, (), "cpu")]
+
+
+def test_functions_of_torchs_spawn_choose_devices_themselves() -> None:
+    views = host(gpus=2, lost=(0,)), host(problem="NVML: mismatch"), host(gpus=4)
+    assert devices.any_devices(3, views) == [Share(3, (1,), "gpu"), Share(3, (), "cpu"), Share(3, (0, 1, 2, 3), "gpu")]
