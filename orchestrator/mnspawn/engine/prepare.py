@@ -177,7 +177,8 @@ class Preparation:
 
     def _share_out(self) -> list[survey.Share]:
         shares: list[survey.Share] = []
-        unfit, hint = [], None
+        unfit: list[tuple[str, str]] = []
+        hint = None
         if self._request.share is not None:
             shares = list(self._request.share(self.views))
         for view in self.views if self._request.share is None else ():
