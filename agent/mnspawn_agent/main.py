@@ -4,6 +4,8 @@ import os
 import sys
 from typing import Any, Dict, Iterable, List
 
+MOST_TOLD = 1000  # pids; who has more to end does it by the run's mark
+
 
 def main(argv: List[str], version: str, is_cached: bool) -> int:
     """Run one mode.
@@ -82,12 +84,14 @@ def _check_up(link_in: int, link_out: int, is_cached: bool) -> int:
 
 
 def _reap(link_out: int, run: str, node_rank: str) -> int:
-    """End an agent that does not answer and what it or a dead one left; says the pids that would not die."""
-    from .posix import guardian
+    """End an agent that does not answer and what it or a dead one left; says what would not die, and why."""
+    import json
+
+    from .posix import guardian, reaper
 
     guardian.end_agent(run, int(node_rank))
-    left = guardian.end_all(run, int(node_rank))
-    os.write(link_out, ("left %s\n" % ",".join(str(pid) for pid in left)).encode("ascii"))
+    left = reaper.why_alive(guardian.end_all(run, int(node_rank))[:MOST_TOLD])
+    os.write(link_out, ("left %s\n" % (json.dumps(left) if left else "")).encode("ascii"))
     return 1 if left else 0
 
 

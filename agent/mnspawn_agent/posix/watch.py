@@ -258,7 +258,7 @@ class Watcher:
         if not self._has_ended:
             self._has_ended = True
             left = reaper.find(str(self._plan["run"]), int(self._plan["node_rank"]), set())
-            leftovers = [[pid, ""] for pid in left]
+            leftovers = [list(leftover) for leftover in reaper.why_alive(left)]
             self._channel.send(messages.make(messages.GONE, reason="its agent died", leftovers=leftovers))
 
     def _look_for_end(self) -> None:

@@ -248,8 +248,8 @@ def summary(report: RunReport) -> list[str]:
     if unconfirmed:
         lines += told(
             f"not confirmed stopped: {fold_hosts(unconfirmed)}",
-            "what is left there ends when orphan_grace is over, of a detached run when mnspawn stop reaches it;"
-            " look at the hosts before you start again",
+            "where its agent lives, what is left ends when orphan_grace is over, of a detached run when mnspawn stop"
+            " reaches it; elsewhere mnspawn clean ends it; look at the hosts before you start again",
         )
     return lines
 

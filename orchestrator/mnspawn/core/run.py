@@ -244,18 +244,29 @@ class RunMachine:
         if self._grace_given is not None or not entry.running:
             self._patience.expect(host, now, self._grace if self._grace_given is None else self._grace_given)
 
-    def lost(self, host: int, reason: str, lost_at: float, is_clean: bool, now: float) -> None:
+    def lost(
+        self,
+        host: int,
+        reason: str,
+        lost_at: float,
+        is_clean: bool,
+        now: float,
+        undead: Sequence[tuple[int, str]] = (),
+    ) -> None:
         """No link will come back.
 
         Args:
             lost_at: when the last sign of life came.
             is_clean: it was seen that nothing of the run is left there.
+            undead: (pid, reason) of what would not die.
         """
         entry = self._hosts[host]
         if host not in self._unsettled:
             return
         self._unsettled.discard(host)
         entry.lost, entry.lost_at, entry.is_confirmed = reason, lost_at, is_clean
+        if undead:
+            entry.leftovers, entry.reasons = tuple(pid for pid, _ in undead), tuple(why for _, why in undead)
         self._patience.forget(host)
         if self.state in (R.CONNECTING, R.PREPARING):
             self.give_up(now, ExitStatus.HOST_UNUSABLE, f"{entry.name}: {reason}")

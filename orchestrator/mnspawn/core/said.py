@@ -137,6 +137,7 @@ class AgentGone:
 
     reason: str
     leftovers: tuple[int, ...]
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,7 +281,8 @@ class HostSession:
             case {"type": messages.CAUGHT_UP}:
                 self._events.append(CaughtUp())
             case {"type": messages.GONE, "reason": reason, "leftovers": leftovers}:
-                self._events.append(AgentGone(reason, tuple(pid for pid, _ in leftovers)))
+                pids, reasons = tuple(pid for pid, _ in leftovers), tuple(reason for _, reason in leftovers)
+                self._events.append(AgentGone(reason, pids, reasons))
             case {"type": messages.FILE}:
                 fields = (message[name] for name in ("number", "path", "inode", "at", "offset"))
                 self._events.append(FileOpened(*fields))

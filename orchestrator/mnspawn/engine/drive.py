@@ -190,7 +190,7 @@ class Drive:
     def _lose(self, link: HostLink, verdict: Verdict, lost_at: float) -> None:
         link.is_settled = True
         self._audience.tell(seen.HostLost(time.time(), link.name, verdict.reason))
-        self._machine.lost(link.index, verdict.reason, lost_at, verdict.is_clean, self._loop.time())
+        self._machine.lost(link.index, verdict.reason, lost_at, verdict.is_clean, self._loop.time(), verdict.undead)
         self._act()
 
     async def _let_agents_go(self) -> None:

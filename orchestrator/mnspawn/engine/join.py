@@ -1,10 +1,12 @@
 """Brings an agent up on a connected host, or finds the one that is there. Decides nothing about the run."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from mnspawn_agent.protocol import framing
+from mnspawn_agent.protocol.checks import MAX_PID
 
 from .._version import __version__
 from ..bootstrap import bundle, stub
@@ -12,10 +14,12 @@ from ..errors import BootstrapError, HostError
 from ..transport.base import Connection, RemoteProcess
 
 T = TypeVar("T")
+Undead = Sequence[tuple[int, str]]  # pids that outlived KILL, and why
 
 DIAGNOSTICS_LIMIT = 65536  # the end of what a host says on stderr is enough to explain a failure
 START_LIMIT = 60.0  # seconds for a host's Python to start, and for an agent to say hello; a cold one can take ten
 SLOW = 8.0  # seconds that a login shell or a Python may take before it is told; hosts that share a machine take a few
+LONGEST_REASON = 1000  # characters for why a process would not die
 DYING_WORDS = 2.0  # seconds for stderr and status to arrive after stdout ended
 
 
@@ -164,8 +168,19 @@ async def enter(
     return None
 
 
-async def reap(connection: Connection, host: str, run: str, node_rank: int, python: str | None, timeout: float) -> bool:
+async def reap(
+    connection: Connection,
+    host: str,
+    run: str,
+    node_rank: int,
+    python: str | None,
+    timeout: float,
+    tell: Callable[[Undead], None] = lambda undead: None,
+) -> bool:
     """End what an agent that died has left; True when nothing is left.
+
+    Args:
+        tell: is told what would not die.
 
     Raises:
         HostError: nothing can be said about it.
@@ -180,7 +195,19 @@ async def reap(connection: Connection, host: str, run: str, node_rank: int, pyth
         raise BootstrapError("the host does not answer", host=host) from None
     finally:
         await abandon(process, diagnostics)
-    return word.strip() == b"left"
+    if word.strip() == b"left":
+        return True
+    tell(_undead(word))
+    return False
+
+
+def _undead(word: bytes) -> Undead:
+    """What a host says is left; nothing when it makes no sense."""
+    try:
+        pairs = json.loads(word.decode("ascii").removeprefix("left "))
+        return tuple((int(pid), str(reason)[:LONGEST_REASON]) for pid, reason in pairs if 0 < int(pid) < MAX_PID)
+    except (ValueError, TypeError):
+        return ()
 
 
 async def _read_line(process: RemoteProcess, rest: bytes, host: str) -> tuple[bytes, bytes]:

@@ -31,10 +31,11 @@ RETRY_FIRST, RETRY_MOST = 0.2, 2.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A host that counts as lost: why, and whether it was seen that nothing of the run is left there."""
+    """A host that counts as lost: why, whether it was seen that nothing is left there, and what would not die."""
 
     reason: str
     is_clean: bool
+    undead: join.Undead = ()
 
 
 class HostLink:
@@ -260,9 +261,11 @@ class HostLink:
         """The host answers but the agent does not, or not with sense: end it and what it left."""
         assert self._connection is not None
         is_clean = False
+        undead: list[tuple[int, str]] = []
         with contextlib.suppress(HostError):  # then nobody can say that nothing is left, and the report says so
-            is_clean = await join.reap(self._connection, self.name, self._run, self.index, self._python, self._timeout)
-        return Verdict(reason, is_clean)
+            where = self._connection, self.name, self._run, self.index, self._python, self._timeout
+            is_clean = await join.reap(*where, undead.extend)
+        return Verdict(reason, is_clean, tuple(undead))
 
     # -- the end ---------------------------------------------------------------------------------------------------
     async def _drop_wire(self) -> None:

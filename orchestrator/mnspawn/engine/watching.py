@@ -196,18 +196,19 @@ class View:
 
     async def _bury(self, glance: Glance, connection: Connection, reason: str) -> None:
         """End what still carries the mark of a pod that can't be stopped by its agent."""
-        is_clean = False
+        is_clean, undead = False, list[tuple[int, str]]()
         run, limit = self._known.run, self._known.ssh.connect_timeout
         with contextlib.suppress(HostError):  # then nobody can say that nothing is left, and the report says so
-            is_clean = await join.reap(connection, glance.name, run, glance.index, self._python(glance), limit)
-        self._lose(glance, reason, self._loop.time(), is_clean)
+            where = connection, glance.name, run, glance.index, self._python(glance), limit
+            is_clean = await join.reap(*where, undead.extend)
+        self._lose(glance, reason, self._loop.time(), is_clean, undead)
 
-    def _lose(self, glance: Glance, reason: str, since: float, is_clean: bool) -> None:
+    def _lose(self, glance: Glance, reason: str, since: float, is_clean: bool, undead: join.Undead = ()) -> None:
         self._audience.tell(seen.HostLost(time.time(), glance.name, reason))
         glance.is_settled = glance.has_ended = True
         self._unsettled.discard(glance.index)
         self._errors.pop(glance.name, None)  # the report says it
-        self._machine.lost(glance.index, reason, since, is_clean, self._loop.time())
+        self._machine.lost(glance.index, reason, since, is_clean, self._loop.time(), undead)
         self._act()
 
     async def _look(self, glance: Glance, connection: Connection) -> float:
@@ -288,11 +289,11 @@ class View:
                 machine.phase(glance.index, "ended", at)
                 glance.has_ended = True
                 machine.done(glance.index, leftovers, swept, reasons)
-            case said.AgentGone(reason, leftovers):
+            case said.AgentGone(reason, leftovers, reasons):
                 glance.has_ended = True
                 if glance.is_new(event):
                     self._audience.tell(seen.HostLost(time.time(), glance.name, reason))
-                machine.lost(glance.index, reason, now, not leftovers, now)
+                machine.lost(glance.index, reason, now, not leftovers, now, tuple(zip(leftovers, reasons, strict=True)))
             case said.CaughtUp():
                 self._settle(glance)
             case said.LinkLost("nonsense", detail):
@@ -358,17 +359,18 @@ class View:
 
     async def _end_stuck(self, glance: Glance, reason: str) -> None:
         """End an agent that does not do what it should, and what it has: the watcher says that it is gone, or lies."""
-        connection, is_clean = glance.connection, False
+        connection, is_clean, undead = glance.connection, False, list[tuple[int, str]]()
         if connection is None:
             return  # the link broke: then its loss says what there is to say
         run, limit = self._known.run, self._known.ssh.connect_timeout
         with contextlib.suppress(HostError):  # as above, or the host does not answer
-            is_clean = await join.reap(connection, glance.name, run, glance.index, self._python(glance), limit)
+            where = connection, glance.name, run, glance.index, self._python(glance), limit
+            is_clean = await join.reap(*where, undead.extend)
         deadline = self._loop.time() + LAST_WORDS
         while not glance.has_ended and self._loop.time() < deadline:  # noqa: ASYNC110 - as elsewhere: no event for it
             await asyncio.sleep(RETRY_FIRST)
         if not glance.has_ended and glance.connection is connection:
-            self._lose(glance, reason, self._loop.time(), is_clean)
+            self._lose(glance, reason, self._loop.time(), is_clean, undead)
 
     # -- the user --------------------------------------------------------------------------------------------------
     @guarded

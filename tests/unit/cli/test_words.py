@@ -137,6 +137,16 @@ def test_why_a_process_is_left_is_told_instead_of_that_nobody_knows() -> None:
     assert not [line for line in lines if "not confirmed" in line]
 
 
+def test_nothing_claims_that_processes_which_outlived_kill_end_by_themselves() -> None:
+    left = HostOutcome("gpu-01", "its agent died", False, (17,), reasons=("hangs in the kernel (state D)",))
+    lines = summary(report(rank(0, code=None), status=5, hosts=(left,), reason="lost"))
+    assert lines[-2:] == [
+        "mnspawn: gpu-01: still running: process 17 hangs in the kernel (state D)",
+        "  hint: end them there before you start again",
+    ]
+    assert not [line for line in lines if "orphan_grace" in line]
+
+
 def test_a_rank_that_could_not_be_started() -> None:
     first = RankOutcome(0, 0, "a", None, None, None, False, False, None, (), "exec: no such file")
     assert summary(report(first, status=1)) == [

@@ -340,6 +340,13 @@ def test_a_rank_that_failed_clearly_before_the_host_went_is_blamed() -> None:
     assert report.exit_status == 7
 
 
+def test_what_would_not_die_on_a_lost_host_is_named() -> None:
+    run = running()
+    run.lost(1, "its agent died", 20.0, False, 21.0, [(17, "hangs in the kernel (state D)")])
+    left = run.report().hosts[1]
+    assert (left.is_confirmed, left.leftovers, left.reasons) == (False, (17,), ("hangs in the kernel (state D)",))
+
+
 def test_a_lost_host_on_which_nothing_is_left_is_confirmed() -> None:
     run = running()
     run.lost(1, "its agent died", lost_at=20.0, is_clean=True, now=21.0)

@@ -318,10 +318,22 @@ async def test_a_word_tells_whether_the_agent_is_still_there() -> None:
         await connection.close()
 
 
-@pytest.mark.parametrize(("word", "is_clean"), [(b"left \n", True), (b"left 12,13\n", False)])
-async def test_reaping_says_whether_anything_is_left(word: bytes, is_clean: bool) -> None:
+@pytest.mark.parametrize(
+    ("word", "is_clean", "undead"),
+    [
+        (b"left \n", True, []),
+        (b'left [[12, "hangs in the kernel (state D)"]]\n', False, [(12, "hangs in the kernel (state D)")]),
+        (b"left 12,13\n", False, []),
+        (b'left [["x", 7]]\n', False, []),
+        (b'left [[-1, "all"]]\n', False, []),
+        (b"left 7\n", False, []),
+    ],
+)
+async def test_reaping_says_what_is_left(word: bytes, is_clean: bool, undead: list[tuple[int, str]]) -> None:
     connection = await connect(saying(b"\nMNSPAWN NONCE have\n" + word))
-    assert await join.reap(connection, "h1", "r1", 0, None, PATIENCE) is is_clean
+    told: list[tuple[int, str]] = []
+    assert await join.reap(connection, "h1", "r1", 0, None, PATIENCE, told.extend) is is_clean
+    assert told == undead
     await connection.close()
 
 
