@@ -28,6 +28,7 @@ def request_of(settings: Settings, program: Program, hosts: "tuple[Host, ...]") 
         keep_proxy=settings.keep_proxy,
         python=settings.python,
         workdir=settings.workdir,
+        prelude=settings.prelude,
         start_port=settings.start_port,
         master_port=settings.master_port,
         network=settings.network,

@@ -31,6 +31,7 @@ OPTIONS = (
     *(
         "python",
         "workdir",
+        "prelude",
         "start_port",
         "master_port",
         "network",

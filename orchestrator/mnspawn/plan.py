@@ -14,6 +14,9 @@ LONGEST_STRING = 131_071
 # All of them together are at most 6 MiB, with their ends and a pointer each, whatever the host's limits (execve(2)).
 LARGEST_TOTAL = 6 << 20
 
+# The agent hands a prelude to its shell in a variable with so long a name.
+PRELUDE_NAME = 32
+
 # Where the agent puts a run's file of this name, inside the run directory.
 FUNCTION_RUNNER = "code/trainer_main.py"
 
@@ -23,11 +26,7 @@ _SECRET_NAME = re.compile(
 _SECRET_VALUE = re.compile(r"://[^/\s]*:[^/\s]+@")  # a password inside a URL
 MASK = "***"
 
-# people write preludes for the shell that they log in with: `source`, and functions like `module`
-PRELUDE_SHELL = (
-    'lines=$1; shift; if command -v bash >/dev/null 2>&1; then exec bash -c "$lines" mnspawn "$@"; fi; '
-    'exec /bin/sh -c "$lines" mnspawn "$@"'
-)
+_ASSIGNMENT = re.compile(r"""\b([A-Za-z_]\w*)=('[^']*'|"[^"]*"|[^\s;&|]+)""")  # of a shell, as far as secrets go
 
 
 class Forwarded(str):
@@ -77,7 +76,7 @@ class Ground:
         environ: those of contract.WATCHED that the host's own environment has set.
         host_env: the inventory's variables of this host.
         secrets: names of those that the inventory only refers to.
-        prelude: the inventory's shell lines that run before each trainer of this host, in bash where there is one.
+        prelude: shell lines that run before each trainer of this host, in bash where there is one.
     """
 
     python: str
@@ -106,6 +105,7 @@ class PodPlan:
     Attributes:
         unset: names, or PREFIX*.
         argv, env: the same for all trainers of the pod.
+        prelude: shell lines that the host runs before each trainer, in its environment; they may change that.
         files: (name, content) to be written into the run directory before the start.
         secrets: names of variables that are secret, whatever they are called.
     """
@@ -119,6 +119,7 @@ class PodPlan:
     files: tuple[tuple[str, str], ...] = field(repr=False)
     trainers: tuple[TrainerPlan, ...]
     secrets: frozenset[str] = frozenset()
+    prelude: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,7 @@ class LaunchPlan:
                     "address": pod.address,
                     "interface": pod.interface,
                     "workdir": pod_plan.workdir,
+                    "prelude": _shown_lines(pod_plan.prelude, reveal),
                     "unset": list(pod_plan.unset),
                     "files": [name for name, _ in pod_plan.files],
                     "trainers": [
@@ -228,17 +230,15 @@ def _plan_pod(
         trainers.append(TrainerPlan(trainer.rank, trainer.local_rank, own))
     files = tuple(file for share in shares for file in share.files)
     argv = _argv(spec.program, ground)
-    return PodPlan(pod.node_rank, pod.host, ground.workdir, unset, argv, env, files, tuple(trainers), ground.secrets)
+    prelude = ground.prelude
+    if prelude is not None:
+        _check_string(f"{'-' * PRELUDE_NAME}{prelude}", f"{pod.host}: prelude")
+    return PodPlan(
+        pod.node_rank, pod.host, ground.workdir, unset, argv, env, files, tuple(trainers), ground.secrets, prelude
+    )
 
 
 def _argv(program: Program, ground: Ground) -> tuple[str, ...]:
-    argv = _bare_argv(program, ground)
-    if ground.prelude is None:
-        return argv
-    return ("/bin/sh", "-c", PRELUDE_SHELL, "mnspawn", f'{ground.prelude}\nexec "$@"', *argv)
-
-
-def _bare_argv(program: Program, ground: Ground) -> tuple[str, ...]:
     if program.kind == "script":
         return (ground.python, "-u", ground.script or program.target, *program.args)
     if program.kind == "module":
@@ -270,14 +270,25 @@ def _check_string(text: str, place: str) -> None:
         raise UsageError(f"expected at most {LONGEST_STRING} bytes (Linux's limit), found {size}", place=place)
 
 
+def size_of(strings: Iterable[str]) -> int:
+    """Bytes that arguments take, with what the kernel adds to each: an end and a pointer."""
+    return sum(len(text.encode("utf-8", "surrogateescape")) + 9 for text in strings)
+
+
 def _check_total(strings: Sequence[str]) -> None:
-    total = sum(len(text.encode("utf-8", "surrogateescape")) + 9 for text in strings)
+    total = size_of(strings)
     if total > LARGEST_TOTAL:
         raise UsageError(
             f"expected arguments and variables of at most {LARGEST_TOTAL} bytes (Linux's limit), found {total}",
             place="the program",
             hint="large values belong into files",
         )
+
+
+def _shown_lines(prelude: str | None, reveal: bool) -> str | None:
+    if prelude is None or reveal:
+        return prelude
+    return _ASSIGNMENT.sub(lambda found: f"{found[1]}={MASK}" if is_secret(found[1], found[2]) else found[0], prelude)
 
 
 def _shown(env: dict[str, str], reveal: bool, secrets: frozenset[str]) -> dict[str, str]:

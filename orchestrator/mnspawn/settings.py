@@ -105,6 +105,9 @@ class Settings:
         None, values.text, "Processes", "PATH", "The Python on the hosts that runs the trainers.")
     workdir: str | None = _option(
         None, values.text, "Processes", "PATH", "The directory on the hosts that trainers start in.")
+    prelude: str | None = _option(
+        None, values.text, "Processes", "LINES",
+        "Shell lines to run before each trainer, in bash where a host has it: 'source ~/venv/bin/activate'.")
     start_port: int | None = _option(
         None, values.port, "Processes", "PORT",
         "Trainers' endpoints get PORT + local rank on every host. Else 6070 + local rank where free, else free ports.")

@@ -1,8 +1,8 @@
 """What a host's own inventory values do to its share of the plan."""
 
-import subprocess
-import sys
+import pytest
 
+from mnspawn.errors import UsageError
 from mnspawn.layout import Layout, Site, assign
 from mnspawn.plan import Forwarded, Ground, LaunchSpec, PodPlan, Program, build
 
@@ -22,17 +22,19 @@ def test_a_forwarded_value_gives_way_to_the_hosts_own_and_a_given_one_does_not()
     assert (env["NCCL_SOCKET_IFNAME"], env["MODE"], env["ONLY"]) == ("ib0", "given", "ours")
 
 
-def test_a_prelude_runs_before_the_program_and_hands_it_its_arguments_unchanged() -> None:
-    prelude = "export SEEN='a b'\ntrue"
-    show = "import os, sys; print(os.environ['SEEN'], sys.argv[1:])"
-    ground = Ground(sys.executable, "/run", "/", prelude=prelude)
-    argv = pod(ground, program=Program("command", sys.executable, ("-c", show, "$x", "", "c d"))).argv
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    assert done.stdout == "a b ['$x', '', 'c d']\n"
+def test_a_prelude_stands_beside_the_program_and_shows_no_secrets() -> None:
+    prelude = "source ~/venv/bin/activate\nexport HF_TOKEN='a b' MODE=fast; PASSWORD=x"
+    launch = build(
+        LaunchSpec("r1", Program("command", "echo")), layout(), [Ground("python3", "/run", "/", prelude=prelude)]
+    )
+    assert (launch.pods[0].prelude, launch.pods[0].argv) == (prelude, ("echo",))
+    assert launch.describe()["pods"][0]["prelude"] == prelude
+    assert launch.describe(reveal=False)["pods"][0]["prelude"] == (
+        "source ~/venv/bin/activate\nexport HF_TOKEN=*** MODE=fast; PASSWORD=***"
+    )
+    assert repr(launch).count("HF_TOKEN") == 0
 
 
-def test_a_prelude_that_leaves_is_the_end_of_the_trainer() -> None:
-    ground = Ground(sys.executable, "/run", "/", prelude="exit 9")
-    argv = pod(ground, program=Program("command", "echo", ("never",))).argv
-    done = subprocess.run(argv, capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (9, b"")
+def test_a_prelude_that_no_shell_can_be_handed_is_refused() -> None:
+    with pytest.raises(UsageError, match="h1: prelude: expected at most 131071 bytes"):
+        pod(Ground("python3", "/run", "/", prelude="#" * 131_050))

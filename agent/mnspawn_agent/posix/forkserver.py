@@ -32,7 +32,7 @@ class ForkServer:
         self._trainers.append({"rank": rank, "env": env, "stdout": paths[0], "stderr": paths[1]})
 
     def start(self, argv: List[str], env: Dict[str, str], workdir: str, stdout: int, stderr: int) -> None:
-        """Start it. Raises OSError, spawner.SpawnError."""
+        """Start it; argv ends in ARGUMENT. Raises OSError, spawner.SpawnError."""
         requests = json.dumps({"parent": os.getpid(), "trainers": self._trainers}).encode("ascii") + b"\n"
         self._fd, path = tempfile.mkstemp(dir=self._folder, prefix=".fork-")
         os.unlink(path)
@@ -41,7 +41,7 @@ class ForkServer:
             view = view[os.write(self._fd, view) :]
         os.lseek(self._fd, 0, os.SEEK_SET)
         self._answers_at = len(requests)
-        self.pid = spawner.spawn(argv + [ARGUMENT], env, workdir, stdout, stderr, self._fd)
+        self.pid = spawner.spawn(argv, env, workdir, stdout, stderr, self._fd)
 
     def take(self, ended: Dict[int, int]) -> bool:
         """Keep the ends of children, which may be ranks whose pids are not known yet; True once the server ended."""

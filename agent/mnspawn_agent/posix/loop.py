@@ -173,14 +173,16 @@ class Agent:
         except BlockingIOError:
             pass  # drained already
 
-    def _keep_alive(self) -> None:
+    def _keep_alive(self) -> bool:
         """Called while something is waited for: the link is read, so that it does not count as silent, and beats.
 
-        What has come is taken when the wait is over.
+        What has come is taken when the wait is over. False once nobody is at the other end.
         """
         now = self._now()
-        if now < self._alive_at or not self._wire.is_open or self._channel.is_lost:
-            return
+        if not self._wire.is_open or self._channel.is_lost:
+            return False
+        if now < self._alive_at:
+            return True
         self._alive_at = now + ALIVE_PAUSE
         chunk = self._wire.read()
         if chunk is not None:
@@ -188,6 +190,7 @@ class Agent:
         self._channel.on_time(now)
         self._wire.pending += self._channel.data_to_send(now)
         self._wire.flush()  # that the peer is gone is seen by the loop
+        return not self._channel.is_lost
 
     # -- the link --------------------------------------------------------------------------------------------------
     def _fill_wire(self) -> None:

@@ -2,13 +2,12 @@
 
 import hashlib
 import os
-import shutil
 import sys
 import time
-from typing import IO, Any, Callable, Dict, List, Optional
+from typing import IO, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .. import ours
-from . import native, ports, pythons, rundir
+from . import lookup, native, ports, prelude, pythons, reaper, room, rundir
 
 Message = Dict[str, Any]
 
@@ -55,10 +54,17 @@ class Incoming:
 
 
 class Preparation:
-    """What PREPARE asked for and what came of it. `reasons` is not empty when the host refuses."""
+    """What PREPARE asked for and what came of it. `reasons` is not empty when the host refuses.
 
-    def __init__(self, message: Message, root: str, meanwhile: Callable[[], None] = _nothing) -> None:
-        named = {name: native.inward(message[name]) for name in ("workdir", "python", "command", "files")}
+    Args:
+        spare: pids that are ours but no part of the pod.
+    """
+
+    def __init__(
+        self, message: Message, root: str, meanwhile: Callable[[], object] = _nothing, spare: Optional[Set[int]] = None
+    ) -> None:
+        texts = ("workdir", "python", "command", "files", "unset", "env", "prelude")
+        named = {name: native.inward(message[name]) for name in texts}
         self.message = message = dict(message, **named)
         self.run: str = message["run"]
         self.node_rank: int = message["node_rank"]
@@ -66,15 +72,21 @@ class Preparation:
         self.reasons: List[str] = []
         self.notices: List[str] = []  # what took long
         self._meanwhile = meanwhile
+        self._spare = spare or set()
         self.held = ports.HeldPorts()
         self.ports: List[int] = []
         self.extra_ports: List[int] = []
         self.folder = rundir.RunDir(root, self.run, self.node_rank)
         self.workdir = self._find_workdir()
-        self.python = self._find_python()
+        self.environ = self._draft_environment()
+        self.start_folder = self.workdir  # where programs begin: a prelude may go elsewhere
+        self.python = sys.executable or "python3"
         self.files: List[str] = []
         self.missing: Dict[int, Incoming] = {}
-        self._find_command()
+        if self._run_prelude():  # else what follows would be told of an environment that nobody wanted
+            self.python = self._find_python()
+            self._find_command()
+            self._check_room()
         self._find_files()
         self._hold_ports()
 
@@ -87,33 +99,95 @@ class Preparation:
             self.reasons.append("no folder %s to work in" % wanted)
         return home if os.path.isdir(home) and os.access(home, os.X_OK) else "/"
 
+    def _draft_environment(self) -> Dict[str, str]:
+        """A trainer's, as far as it is known by now: ports and addresses may still change."""
+        environ = without(os.environ, self.message["unset"])
+        environ.update(self.message["env"])
+        environ.update(reaper.mark_of(self.run, self.node_rank))
+        return environ
+
+    def _run_prelude(self) -> bool:
+        """See what the prelude leaves, if there is one; False when it failed."""
+        lines: Optional[str] = self.message["prelude"]
+        if lines is None:
+            return True
+        began = time.monotonic()
+        try:
+            left = prelude.rehearse(lines, self.environ, self.workdir, self._meanwhile, self._end_all)
+        except prelude.PreludeFailed as error:
+            self.reasons.append(str(error))
+            return False
+        self._note_slow("the prelude", time.monotonic() - began, "took %.1f s")
+        try:
+            self._check_activated(left.environ)
+        except prelude.PreludeFailed as error:
+            self.reasons.append(str(error))
+            return False
+        self.environ = left.environ
+        if os.path.realpath(self.workdir) != left.folder:
+            self.start_folder = left.folder
+        return True
+
+    def _check_activated(self, environ: Dict[str, str]) -> None:
+        """A virtual environment whose interpreter is gone leaves PATH to lead to another one, without a word."""
+        folder = environ.get("VIRTUAL_ENV", "")
+        if not folder or folder == self.environ.get("VIRTUAL_ENV"):
+            return
+        if not any(lookup.find(os.path.join(folder, "bin", name), "", "/") for name in pythons.NAMES):
+            raise prelude.PreludeFailed(
+                "the prelude activates %s, which has no Python that can be executed in its bin" % folder
+            )
+
+    def _end_all(self) -> None:
+        reaper.kill_all(self.run, self.node_rank, self._spare)
+
+    def with_prelude(self, argv: List[str], env: Dict[str, str]) -> Tuple[List[str], Dict[str, str]]:
+        """What is executed so that the program finds what the prelude leaves."""
+        lines: Optional[str] = self.message["prelude"]
+        return (argv, env) if lines is None else prelude.wrap(lines, argv, env)
+
     def _find_python(self) -> str:
         wanted: Optional[str] = self.message["python"]
         found: Optional[str] = sys.executable or "python3"
         if wanted is not None:
-            path = os.path.expanduser(wanted)
-            path = os.path.join(self.workdir, path) if "/" in path else path
-            found = shutil.which(path)
+            found = lookup.find(os.path.expanduser(wanted), self._path, self.start_folder)
             if found is None:
-                self.reasons.append("no Python at %s" % wanted)
-                return str(path)
+                self.reasons.append("no Python at %s%s" % (wanted, self._after_prelude()))
+                return wanted
+        elif self.message["prelude"] is not None:
+            before = self._draft_environment()
+            found = pythons.of_environment(before, self.environ, self.start_folder, self._meanwhile)
         version = self.message["python_version"]
         began = time.monotonic()
-        problem = pythons.problem_with(str(found), version, self._meanwhile) if version else None
-        if time.monotonic() - began >= SLOW:
-            self.notices.append("%s took %.1f s to start" % (found, time.monotonic() - began))
+        problem = pythons.problem_with(str(found), version, self._meanwhile, self.environ) if version else None
+        self._note_slow(str(found), time.monotonic() - began, "took %.1f s to start")
         if problem:
             self.reasons.append(problem)
         return str(found)
 
+    @property
+    def _path(self) -> str:
+        return self.environ.get("PATH", os.defpath)
+
+    def _after_prelude(self) -> str:
+        return "" if self.message["prelude"] is None else " after the prelude"
+
+    def _note_slow(self, what: str, seconds: float, text: str) -> None:
+        if seconds >= SLOW:
+            self.notices.append("%s %s" % (what, text % seconds))
+
     def _find_command(self) -> None:
         command = self.message["command"]
-        if command is not None:
-            path = os.path.join(self.workdir, command) if "/" in command else command
-            if shutil.which(path) is None:
-                where = " in %s" % self.workdir if "/" in command and path != command else ""
-                is_there = "/" in command and os.path.exists(path)
-                self.reasons.append(("%s%s can't be executed" if is_there else "no command %s%s") % (command, where))
+        if command is not None and lookup.find(command, self._path, self.start_folder) is None:
+            is_relative = "/" in command and not os.path.isabs(command)
+            where = " in %s" % self.start_folder if is_relative else self._after_prelude()
+            is_there = "/" in command and os.path.exists(os.path.join(self.start_folder, command))
+            self.reasons.append(("%s%s can't be executed" if is_there else "no command %s%s") % (command, where))
+
+    def _check_room(self) -> None:
+        problem = room.problem_with(self.message["argument_bytes"], self.environ)
+        if problem:
+            self.reasons.append(problem)
 
     def _find_files(self) -> None:
         """Files where the controller has them when their content is the same, else copies in the run folder."""
@@ -161,7 +235,7 @@ class Preparation:
 DEFAULT_START_PORT = 6070  # Paddle's, on several nodes
 
 
-def digest_of(path: str, size: int, meanwhile: Callable[[], None] = _nothing) -> str:
+def digest_of(path: str, size: int, meanwhile: Callable[[], object] = _nothing) -> str:
     """sha256 of a file of that size; "" when there is none. `meanwhile` is called now and then."""
     digest = hashlib.sha256()
     try:

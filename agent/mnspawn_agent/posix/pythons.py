@@ -7,19 +7,50 @@ import selectors
 import subprocess
 import sys
 import time
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
+
+from .lookup import find as find_program
 
 Version = Tuple[int, ...]
+NAMES = ("python3", "python")  # what people type once an environment is activated
 NAME = re.compile(r"python(3\.\d+)$")
 VERSIONED_FOLDERS = ("~/.pyenv/versions/*/bin", "~/.local/share/uv/python/*/bin", "/opt/python*/bin", "/usr/local/bin")
 ASK = "import sys; print('%d.%d' % sys.version_info[:2])"
+ASK_PATH = "import sys; print(sys.executable)"
 ASK_TIMEOUT = 60.0  # seconds; a cold interpreter on a network file system can take ten
 LOOK = 0.5  # seconds between two calls of who wants to do something meanwhile
 
 
-def problem_with(python: str, wanted: List[int], meanwhile: Callable[[], None]) -> Optional[str]:
-    """Why an interpreter can't run what was made by Python `wanted` ([3, 11]); None when it can."""
-    found = version_of(python, meanwhile)
+def of_environment(
+    before: Dict[str, str], after: Dict[str, str], folder: str, meanwhile: Callable[[], object]
+) -> Optional[str]:
+    """The interpreter that PATH leads to once a prelude has run; ours where that is none for us and always was.
+
+    Args:
+        before, after: environments in front of the prelude and behind it.
+        folder: that relative entries of PATH start from.
+    """
+    own = sys.executable or "python3"
+    paths = [environ.get("PATH", os.defpath) for environ in (before, after)]
+    old, new = (next(filter(None, (find_program(name, path, folder) for name in NAMES)), None) for path in paths)
+    if new is None:
+        return own
+    if new != old or os.path.realpath(new) == os.path.realpath(own):
+        return new
+    # a shim of pyenv's leads to another interpreter in another environment
+    then, now = (_ask(new, ASK_PATH, meanwhile, environ) for environ in (before, after))
+    return own if now == then else new
+
+
+def problem_with(
+    python: str, wanted: List[int], meanwhile: Callable[[], object], environ: Optional[Dict[str, str]] = None
+) -> Optional[str]:
+    """Why an interpreter can't run what was made by Python `wanted` ([3, 11]); None when it can.
+
+    Args:
+        environ: in which it is started; None for ours.
+    """
+    found = version_of(python, meanwhile, environ)
     if found == ".".join(map(str, wanted)):
         return None
     others = ", ".join("%s (%s)" % pair for pair in find()) or "none with a version in its name"
@@ -31,14 +62,19 @@ def problem_with(python: str, wanted: List[int], meanwhile: Callable[[], None]) 
     )
 
 
-def version_of(python: str, meanwhile: Callable[[], None]) -> str:
+def version_of(python: str, meanwhile: Callable[[], object], environ: Optional[Dict[str, str]] = None) -> str:
     """Its minor version ("3.11"), "no Python" when it doesn't tell; `meanwhile` is called while it starts."""
     if os.path.abspath(python) == os.path.abspath(sys.executable or ""):
         return "%d.%d" % sys.version_info[:2]
+    return _ask(python, ASK, meanwhile, environ)
+
+
+def _ask(python: str, code: str, meanwhile: Callable[[], object], environ: Optional[Dict[str, str]]) -> str:
+    """What it says to a line of code, or why it says nothing."""
     try:
         process = subprocess.Popen(
-            [python, "-I", "-S", "-c", ASK], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
+            [python, "-S", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL, env=environ,
         )  # fmt: skip
     except OSError:
         return "no Python"
@@ -51,16 +87,15 @@ def version_of(python: str, meanwhile: Callable[[], None]) -> str:
         process.stdout.close()
     if said is None:
         return "one that does not start within %.0f s" % ASK_TIMEOUT
-    return said.decode("ascii", "replace").strip() or "no Python"
+    return said.decode("utf-8", "replace").strip() or "no Python"
 
 
-def _read_all(fd: int, deadline: float, meanwhile: Callable[[], None]) -> Optional[bytes]:
+def _read_all(fd: int, deadline: float, meanwhile: Callable[[], object]) -> Optional[bytes]:
     """What is said until the end; None when that does not come in time."""
     said = b""
     with selectors.DefaultSelector() as selector:
         selector.register(fd, selectors.EVENT_READ)
-        while time.monotonic() < deadline:
-            meanwhile()
+        while time.monotonic() < deadline and meanwhile() is not False:
             if selector.select(LOOK):
                 part = os.read(fd, 4096)
                 if not part:

@@ -1,11 +1,12 @@
 """Starts one trainer: own session, dies with the agent, output into its files. Does not wait for it."""
 
+import errno
 import os
 import signal
 import sys
 from typing import Dict, List, Optional, Tuple
 
-from . import libc, limits
+from . import libc, limits, room
 
 RESET = [
     getattr(signal, name)
@@ -43,7 +44,7 @@ def spawn(
         try:
             _become(argv, env, workdir, (stdin, stdout, stderr), parent)
         except OSError as error:
-            os.write(report_out, ("%s: %s" % (error.filename or argv[0], error.strerror)).encode("utf-8", "replace"))
+            os.write(report_out, _problem(error, argv, env).encode("utf-8", "replace"))
         except BaseException as error:  # noqa: BLE001 - the child: nothing may escape into the agent's own code
             os.write(report_out, repr(error).encode("utf-8", "replace"))
         finally:
@@ -82,6 +83,17 @@ def _become(
     os.chdir(workdir)
     limits.restore_open_files()
     os.execvpe(argv[0], argv, env)
+
+
+def _problem(error: OSError, argv: List[str], env: Dict[str, str]) -> str:
+    """Why nothing was executed."""
+    if error.errno == errno.E2BIG:
+        too_big = room.problem_with(room.size_of(argv), env)
+        longest = max(len(os.fsencode(word)) + 1 for word in argv)
+        if longest > room.LONGEST:
+            too_big = "an argument takes %d bytes, more than the %d that Linux allows one" % (longest, room.LONGEST)
+        return "%s: %s" % (argv[0], too_big or error.strerror)
+    return "%s: %s" % (error.filename or argv[0], error.strerror)
 
 
 def _read_all(fd: int) -> bytes:

@@ -39,13 +39,19 @@ class Supervisor:
     """
 
     def __init__(
-        self, message: Dict[str, Any], send: Send, guardian: int, root: str, meanwhile: Callable[[], None], starter: Any
+        self,
+        message: Dict[str, Any],
+        send: Send,
+        guardian: int,
+        root: str,
+        meanwhile: Callable[[], object],
+        starter: Any,
     ) -> None:
         self._send = send
         self._guardian = guardian
         self._starter = starter
         self._meanwhile = meanwhile
-        self._prepared = Preparation(message, root, meanwhile)
+        self._prepared = Preparation(message, root, meanwhile, {guardian})
         self.socket = attach.listen(self._prepared.folder.path)
         self.spools = Spools()
         self.pod = PodMachine(self._prepared.ranks, message["grace"], message["stops_on_failure"])
@@ -112,7 +118,7 @@ class Supervisor:
             ports=prepared.ports,
             extra_ports=prepared.extra_ports,
             run_dir=native.outward(prepared.folder.path),
-            workdir=native.outward(prepared.workdir),
+            workdir=native.outward(prepared.start_folder),
             python=native.outward(prepared.python),
             files=native.outward(prepared.files),
             reach=probe.probe([(address, port) for address, port in prepared.message["probes"]]),
@@ -160,6 +166,7 @@ class Supervisor:
             paths = self._open_streams(rank, outputs)
             if len(paths) >= RESULT:
                 env = dict(env, **{RESULT_VARIABLE: paths[-1]})
+            argv, env = self._prepared.with_prelude(argv, env)
             pid = self._starter.spawn(argv, env, self._prepared.workdir, outputs[0], outputs[1])
         except (OSError, spawner.SpawnError) as error:
             self._note_not_started(rank, str(error))
@@ -203,7 +210,9 @@ class Supervisor:
                 own = {RESULT_VARIABLE: paths[-1]} if len(paths) >= RESULT else {}
                 server.add(trainer["rank"], dict(trainer["env"], **own), paths)
             # what is said while it imports stands before the first trainer's own output
-            server.start(argv, base, self._prepared.workdir, outputs[0], outputs[1])
+            server.start(
+                *self._prepared.with_prelude(argv + [forkserver.ARGUMENT], base), self._prepared.workdir, *outputs[:2]
+            )
         except (OSError, spawner.SpawnError) as error:
             server.close()
             for trainer in trainers:

@@ -69,12 +69,21 @@ SHELL = (
 INTERPRETERS = "python3 python /usr/libexec/platform-python"
 
 
-def compose(archive: Archive, nonce: str, version: str, arguments: tuple[str, ...], python: str | None = None) -> str:
+def compose(
+    archive: Archive,
+    nonce: str,
+    version: str,
+    arguments: tuple[str, ...],
+    python: str | None = None,
+    *,
+    is_only: bool = True,
+) -> str:
     """The command line that starts the agent, for any login shell.
 
     Args:
         arguments: the agent's mode and its arguments, each a safe word.
         python: interpreter to use; None tries the usual names.
+        is_only: False tries the usual names after it.
 
     Raises:
         UsageError: `python` has characters that not every shell leaves alone.
@@ -86,7 +95,8 @@ def compose(archive: Archive, nonce: str, version: str, arguments: tuple[str, ..
     for word in words:
         if not SAFE_WORD.fullmatch(word):
             raise ValueError(f"not a safe word: {word!r}")
-    quoted = " ".join(f"'{word}'" for word in [python or INTERPRETERS, *words])
+    names = INTERPRETERS if python is None else python if is_only else f"{python} {INTERPRETERS}"
+    quoted = " ".join(f"'{word}'" for word in [names, *words])
     return f"exec /bin/sh -c '{SHELL}' {quoted}"
 
 

@@ -77,6 +77,9 @@ def plan_lines(plan: Mapping[str, Any]) -> list[str]:
         lines += ["", visible(f"host {pod['host']}: node rank {pod['node_rank']}, address {pod['address']}{interface}")]
         if pod.get("workdir"):
             lines.append(visible(f"  in {pod['workdir']}"))
+        if pod.get("prelude"):
+            lines.append("  prelude, before each rank:")
+            lines += [f"    {visible(line)}" for line in pod["prelude"].splitlines()]
         shared = set.intersection(*(set(trainer["env"].items()) for trainer in pod["trainers"]))
         for trainer in pod["trainers"]:
             devices = ",".join(str(device) for device in trainer["devices"]) or "none"

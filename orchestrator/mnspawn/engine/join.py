@@ -20,6 +20,7 @@ DIAGNOSTICS_LIMIT = 65536  # the end of what a host says on stderr is enough to 
 START_LIMIT = 60.0  # seconds for a host's Python to start, and for an agent to say hello; a cold one can take ten
 SLOW = 8.0  # seconds that a login shell or a Python may take before it is told; hosts that share a machine take a few
 LONGEST_REASON = 1000  # characters for why a process would not die
+NEED_PYTHON = ("serve", "checkup")  # modes that tell whether the interpreter that was asked for is there
 DYING_WORDS = 2.0  # seconds for stderr and status to arrive after stdout ended
 
 
@@ -47,7 +48,7 @@ class Diagnostics:
 
 async def join(
     connection: Connection, host: str, arguments: tuple[str, ...], python: str | None, timeout: float,
-    patience: float | None = None, on_slow: Callable[[str], None] | None = None,
+    patience: float | None = None, on_slow: Callable[[str], None] | None = None, *, is_only: bool = True,
 ) -> tuple[RemoteProcess, Diagnostics, bytes, bool]:  # fmt: skip
     """Start the agent in one of its modes.
 
@@ -55,6 +56,7 @@ async def join(
         timeout: seconds for the host's login shell to run our command.
         patience: seconds for the host's Python to start after that; None for what is left of `timeout`.
         on_slow: takes a line about what has held it up.
+        is_only: False lets any other interpreter run the agent where there is no `python`: a prelude may lead to that.
 
     Returns:
         The process, its diagnostics, the first bytes of the link, and whether the archive was cached.
@@ -63,8 +65,9 @@ async def join(
         HostError: no agent came up; the class says why.
     """
     archive = bundle.build()
-    handshake = stub.Handshake(host, stub.make_nonce(), python)
-    command = stub.compose(archive, handshake.nonce, __version__, arguments, python)
+    is_only = is_only and arguments[0] in NEED_PYTHON
+    handshake = stub.Handshake(host, stub.make_nonce(), python if is_only else None)
+    command = stub.compose(archive, handshake.nonce, __version__, arguments, python, is_only=is_only)
     now = asyncio.get_running_loop().time
     began = now()
     deadline = began + timeout

@@ -64,6 +64,7 @@ class HostLink:
         self._deliver = deliver
         self._notice = notice
         self._python = reached.hosts[index].python or request.python
+        self._is_only = (reached.hosts[index].prelude or request.prelude) is None
         self._timeout = request.ssh.connect_timeout
         self._agent = request.agent
         self._silence_limit = math.inf if request.ends_with_us else SILENCE_LIMIT
@@ -128,6 +129,7 @@ class HostLink:
                 self._timeout,
                 join.START_LIMIT,
                 lambda slow: self._notice(slow, self.name),
+                is_only=self._is_only,
             )
             if not self._first:
                 deadline = self._loop.time() + max(self._timeout, join.START_LIMIT)

@@ -163,6 +163,7 @@ class Preparation:
         self._about = self.about()
         self._check_networks()
         self.candidates = survey.candidate_addresses(self.views)
+        self._draft = self._make_draft()
 
     def _check_networks(self) -> None:
         unfit = []
@@ -203,6 +204,7 @@ class Preparation:
         request = self._request
         host = self._hosts[index]
         workdir = host.workdir or request.workdir
+        draft = self._draft.pods[index]
         return messages.make(
             messages.PREPARE,
             run=self._run,
@@ -210,6 +212,10 @@ class Preparation:
             ranks=list(self.ranks[index]),
             python=host.python or request.python,
             command=request.program.target if request.program.kind == "command" else None,
+            prelude=self._prelude_of(host),
+            unset=list(draft.unset),
+            env=draft.env | draft.trainers[0].env,
+            argument_bytes=plan.size_of(draft.argv),
             files=[
                 {"name": c.name, "path": c.path, "digest": c.digest, "size": len(c.content), "blob": blob}
                 for blob, c in enumerate(cargo)
@@ -228,6 +234,39 @@ class Preparation:
             python_version=request.python_version and list(request.python_version),
             stops_on_failure=request.stops_on_failure,
             about=self._about,
+        )
+
+    def _prelude_of(self, host: Host) -> str | None:
+        return host.prelude or self._request.prelude
+
+    def _make_draft(self) -> plan.LaunchPlan:
+        """The plan as far as it can be told before hosts are prepared: ports and addresses may come out otherwise.
+
+        Hosts look programs up in its environments, and run their preludes there.
+        """
+        first = self._request.start_port or PROBE_PORT
+        sites, grounds = [], []
+        for view, share, own, host in zip(self.views, self.shares, self.candidates, self._hosts, strict=True):
+            address = own[0] if own else view.control
+            interface = survey.interface_of(view, address)
+            ports = tuple(min(first + number, 65535) for number in range(share.count))
+            sites.append(layout.Site(view.name, address, interface, ports, share.devices, share.kind))
+            grounds.append(self._ground(host, view, view.facts.python or "python3", "/", "/", None))
+        master = self._request.master_port or first
+        return plan.build(spec_of(self._request, self._run), layout.assign(sites, master, first), grounds)
+
+    def _ground(
+        self, host: Host, view: survey.HostView, python: str, run_dir: str, workdir: str, script: str | None
+    ) -> plan.Ground:
+        return plan.Ground(
+            python,
+            run_dir,
+            workdir,
+            script,
+            dict(view.facts.env),
+            environment_of(host),
+            self._prelude_of(host),
+            frozenset(name for name, _ in host.secrets),
         )
 
     def about(self) -> dict[str, Any]:
@@ -272,16 +311,7 @@ class Preparation:
             raise PlanRefused(unfit, hint="name a network that all hosts share with --network")
         master, coordinator = answers[0].extra_ports[:2]
         grounds = [
-            plan.Ground(
-                a.python,
-                a.run_dir,
-                a.workdir,
-                next(iter(a.files), None),
-                dict(view.facts.env),
-                environment_of(host),
-                host.prelude,
-                frozenset(name for name, _ in host.secrets),
-            )
+            self._ground(host, view, a.python, a.run_dir, a.workdir, next(iter(a.files), None))
             for a, view, host in zip(answers, self.views, self._hosts, strict=True)
         ]
         return plan.build(spec_of(self._request, self._run), layout.assign(sites, master, coordinator), grounds)

@@ -42,6 +42,7 @@ class RunRequest:
         contracts: names of `mnspawn.contract.REGISTRY`.
         env: (name, value) pairs given to every trainer.
         workdir: folder to work in; None means this one where a host has it, else the home.
+        prelude: shell lines that run before each trainer, where a host has none of its own.
         start_port: first of the trainers' endpoint ports; None means 6070 where free, else any.
         network: data network (CIDR) or interface that addresses are taken from.
         files: (name, content) pairs that go along, once per host, into `<run folder>/code`.
@@ -71,6 +72,7 @@ class RunRequest:
     keep_proxy: bool = False
     python: str | None = None
     workdir: str | None = None
+    prelude: str | None = None
     start_port: int | None = None
     master_port: int | None = None
     network: str | None = None

@@ -30,6 +30,7 @@ OURS = (
         "log_cap",
         "python",
         "workdir",
+        "prelude",
         "start_port",
         "master_port",
         "network",
@@ -127,6 +128,10 @@ def read(nprocs: object, hosts: object, given: Mapping[str, Any], caller: str = 
         raise OptionError(f"expected spawn or forkserver across hosts, found fork: {NO_FORK}", place="start_method")
     if method == "fork" and given.get("python") is not None:
         raise OptionError("expected no interpreter for start method fork: ranks are copies of this one", place="python")
+    if method == "fork" and given.get("prelude") is not None:
+        raise OptionError(
+            "expected no prelude for start method fork: ranks are copies of this process", place="prelude"
+        )
     if (is_here or resolved.sandbox) and any(given.get(name) is not None for name in compose.NARROWING):
         raise OptionError("expected hosts to choose from, found none", place="hosts")
     if resolved.sandbox:

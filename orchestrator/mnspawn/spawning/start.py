@@ -108,7 +108,8 @@ def request_of(
     return replace(
         request,
         nproc=None if asked.nprocs == -1 else asked.nprocs,
-        python=None if is_copied else request.python or (sys.executable or None if asked.is_here else None),
+        python=None if is_copied else request.python or _own_python(asked, request),
+        prelude=None if is_copied else request.prelude,
         files=files,
         has_results=True,
         python_version=None if is_copied else sys.version_info[:2],
@@ -118,6 +119,11 @@ def request_of(
         share=share,
         ends_with_us=asked.is_here,
     )
+
+
+def _own_python(asked: options.Asked, request: RunRequest) -> str | None:
+    """On this machine ranks run the caller's interpreter, unless a prelude leads to another one."""
+    return sys.executable or None if asked.is_here and request.prelude is None else None
 
 
 def spawn(

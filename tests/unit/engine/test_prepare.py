@@ -128,6 +128,19 @@ def test_a_host_of_the_inventory_has_its_own_folder_and_python() -> None:
     )  # fmt: skip
 
 
+def test_a_host_of_the_inventory_has_its_own_prelude_and_all_get_a_draft_of_their_environment() -> None:
+    special = Host(name="h2", prelude="module load cuda", env=(("A", "own"),))
+    chosen = preparation(0, Host(name="h1"), special, prelude="source v", env=(("GIVEN", "x"),))
+    first, second = chosen.message(0, ()), chosen.message(1, ())
+    assert (first["prelude"], second["prelude"]) == ("source v", "module load cuda")
+    assert [message["env"].get("A") for message in (first, second)] == [None, "own"]
+    assert [message["env"]["RANK"] for message in (first, second)] == ["0", "2"]
+    assert first["env"]["MASTER_PORT"].isdigit()
+    assert "MNSPAWN_*" in first["unset"]
+    program = chosen.complete([prepared(1), prepared(2)]).pods[0].argv
+    assert first["argument_bytes"] <= sum(len(word) + 9 for word in program) + 100
+
+
 def test_hosts_try_each_others_addresses_but_not_configured_ones_and_not_their_own() -> None:
     chosen = preparation(0, Host(name="h1"), Host(name="h2", data_address="ib-2"), Host(name="h3"))
     assert [chosen.message(i, ())["probes"] for i in range(3)] == [

@@ -1,0 +1,52 @@
+"""Whether arguments and environment fit into what Linux takes. Names variables, never shows their values."""
+
+import os
+import resource
+import struct
+from typing import Dict, List, Optional, Tuple
+
+LONGEST = 131072  # bytes of one string with its final NUL (MAX_ARG_STRLEN, execve(2))
+LEAST, MOST = 131072, 6 << 20  # bytes of all strings and pointers, whatever the stack limit (fs/exec.c)
+POINTER = struct.calcsize("P")
+NAMED = 3  # of the largest variables
+
+
+def limit() -> Tuple[int, int]:
+    """Bytes of all strings and pointers that a process started here may have, and our soft stack limit (-1: none)."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    if soft == resource.RLIM_INFINITY:
+        return MOST, -1
+    return max(LEAST, min(MOST, soft // 4)), soft
+
+
+def size_of(argv: List[str]) -> int:
+    """Bytes that arguments take, with what the kernel adds to each."""
+    return sum(len(os.fsencode(word)) + 1 + POINTER for word in argv)
+
+
+def problem_with(arguments: int, env: Dict[str, str]) -> Optional[str]:
+    """Why nothing can be started with these; None when they fit.
+
+    Args:
+        arguments: as `size_of` gives it.
+    """
+    sizes = {name: len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in env.items()}
+    largest = sorted(sizes, key=lambda name: (-sizes[name], name))
+    if largest and sizes[largest[0]] > LONGEST:
+        return "the variable %s takes %d bytes, more than the %d that Linux allows one variable" % (
+            largest[0],
+            sizes[largest[0]],
+            LONGEST,
+        )
+    total = sum(sizes.values()) + POINTER * len(sizes) + arguments
+    most, stack = limit()
+    if total <= most:
+        return None
+    named = ", ".join("%s %d" % (name, sizes[name]) for name in largest[:NAMED])
+    why = (
+        "a quarter of its stack limit, ulimit -s %d" % (stack >> 10) if most < MOST and stack >= 0 else "Linux's limit"
+    )
+    return (
+        "environment and arguments take %d bytes, more than the %d that this host allows (%s); "
+        "arguments take %d, the largest variables: %s" % (total, most, why, arguments, named)
+    )
