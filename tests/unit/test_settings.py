@@ -62,6 +62,7 @@ def test_every_option_can_be_given_in_every_layer(option: object, file: Path) ->
         **dict.fromkeys(("grace", "timeout", "connect_timeout", "orphan_grace"), "2.5"),
         **dict.fromkeys(("module", "no_python", "keep_proxy", "dry_run", "json"), "true"),
         **dict.fromkeys(("hostfile", "inventory", "python", "workdir", "events", "ssh_config"), "/some/where"),
+        "prelude": "source ~/venv/bin/activate",
         "network": "eth0",
         "contract": "torch",
         "env": "A=1",

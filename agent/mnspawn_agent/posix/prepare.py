@@ -141,10 +141,11 @@ class Preparation:
     def _end_all(self) -> None:
         reaper.kill_all(self.run, self.node_rank, self._spare)
 
-    def with_prelude(self, argv: List[str], env: Dict[str, str]) -> Tuple[List[str], Dict[str, str]]:
-        """What is executed so that the program finds what the prelude leaves."""
+    def command_of(self, argv: List[str], env: Dict[str, str]) -> Tuple[List[str], Dict[str, str], str]:
+        """argv, environment and folder to execute so that a program finds what the prelude leaves."""
         lines: Optional[str] = self.message["prelude"]
-        return (argv, env) if lines is None else prelude.wrap(lines, argv, env)
+        argv, env = (argv, env) if lines is None else prelude.wrap(lines, argv, env)
+        return argv, env, self.workdir
 
     def _find_python(self) -> str:
         wanted: Optional[str] = self.message["python"]

@@ -166,8 +166,7 @@ class Supervisor:
             paths = self._open_streams(rank, outputs)
             if len(paths) >= RESULT:
                 env = dict(env, **{RESULT_VARIABLE: paths[-1]})
-            argv, env = self._prepared.with_prelude(argv, env)
-            pid = self._starter.spawn(argv, env, self._prepared.workdir, outputs[0], outputs[1])
+            pid = self._starter.spawn(*self._prepared.command_of(argv, env), outputs[0], outputs[1])
         except (OSError, spawner.SpawnError) as error:
             self._note_not_started(rank, str(error))
         else:
@@ -210,9 +209,7 @@ class Supervisor:
                 own = {RESULT_VARIABLE: paths[-1]} if len(paths) >= RESULT else {}
                 server.add(trainer["rank"], dict(trainer["env"], **own), paths)
             # what is said while it imports stands before the first trainer's own output
-            server.start(
-                *self._prepared.with_prelude(argv + [forkserver.ARGUMENT], base), self._prepared.workdir, *outputs[:2]
-            )
+            server.start(*self._prepared.command_of(argv + [forkserver.ARGUMENT], base), outputs[0], outputs[1])
         except (OSError, spawner.SpawnError) as error:
             server.close()
             for trainer in trainers:
