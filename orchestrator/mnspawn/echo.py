@@ -72,8 +72,13 @@ class StreamEcho:
         target = self._streams[stream]
         if not block or target is None:
             return
+        text = prefix_lines(block, prefix).decode("utf-8", "replace")
         try:
-            target.write(prefix_lines(block, prefix).decode("utf-8", "replace"))
+            try:
+                target.write(text)
+            except UnicodeEncodeError:
+                encoding = getattr(target, "encoding", None) or "ascii"
+                target.write(text.encode(encoding, "backslashreplace").decode(encoding))
             target.flush()
         except (OSError, ValueError):
             self._streams[stream] = None  # closed under us: what comes is for nobody

@@ -200,3 +200,11 @@ def test_ctrl_c_leaves_nothing_behind(cluster: Cluster) -> None:
         command.interrupt()
         assert command.wait().status == 130
     cluster.wait_idle()
+
+
+@pytest.mark.parametrize("variables", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}], ids=["LC_ALL", "PYTHON"])
+def test_who_reads_ascii_gets_ascii(cluster: Cluster, variables: dict[str, str]) -> None:
+    done = cluster.mnspawn("hosts", "check", "h1", env=variables)
+    assert done.stdout.isascii(), done
+    assert re.search(r" [+-]\d\.\d{3}\+-\d\.\d{3} s ", done.stdout), done
+    assert "±" in cluster.mnspawn("hosts", "check", "h1").stdout

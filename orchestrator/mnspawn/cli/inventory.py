@@ -190,7 +190,7 @@ ssh-config or json.",
         found = only(found, chosen(found, hosts, None, None, None))
     text, notes = export_text(found, "json" if as_json else to)
     if output is None or output == "-":
-        print_out(text)
+        print_out(text.encode())
     elif Path(output).exists() and not Path(output).is_file():  # a pipe or device
         _write_to(Path(output), text)
     elif not Path(output).parent.is_dir():

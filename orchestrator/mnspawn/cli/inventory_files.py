@@ -57,7 +57,7 @@ def load(inventory: str | None, hostfile: str | None, format_name: str | None) -
 
 
 def print_json(document: dict[str, Any]) -> None:
-    print_out(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    print_out((json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def print_notes(notes: tuple[str, ...]) -> None:

@@ -1,5 +1,6 @@
 """The entry point, and the one place that turns errors into exit statuses. Imports little: --version is fast."""
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (sys.argv's by default); give the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     _open_standard_streams()
+    _heed_locale()
     if words[:1] == ["--version"]:
         return _print_version()
     give_back = _take_signals()
@@ -35,6 +37,14 @@ def guard(command: Callable[[], int], words: Sequence[str] = ()) -> int:
         return ExitStatus.INTERRUPTED
     except (Exception, BaseExceptionGroup) as exc:  # noqa: BLE001 - the boundary: nothing is above
         return _say(exc, words)
+
+
+def _heed_locale() -> None:
+    """LC_ALL=C is for ASCII, whatever Python makes of it (PEP 540); its own variables win."""
+    if os.environ.get("LC_ALL") in ("C", "POSIX") and not {"PYTHONIOENCODING", "PYTHONUTF8"} & os.environ.keys():
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(encoding="ascii", errors="backslashreplace")
 
 
 def _heed_no_signals() -> None:

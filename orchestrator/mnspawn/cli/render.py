@@ -16,6 +16,7 @@ from mnspawn.report import RunReport
 
 _colours = "auto"  # what --color said
 LONGEST_VALUE = 300  # of a variable or an argument in --dry-run's text, in characters; --json has them whole
+IN_ASCII = {"±": "+-"}  # of our own words; what comes from others is escaped
 LOOK = 100  # milliseconds between two looks whether a reader that has stopped is still waited for
 _ALARM = "\x1b[1;31m"
 _PLAIN = "\x1b[0m"
@@ -49,8 +50,8 @@ def _print_ours(lines: Iterable[str], write: Callable[[str], None]) -> None:
     write(text)
 
 
-def print_out(text: str) -> None:
-    """A result on stdout."""
+def print_out(text: str | bytes) -> None:
+    """A result on stdout; bytes for what is a file's content, which is the same for everybody."""
     _write(sys.stdout, text)
 
 
@@ -130,7 +131,7 @@ def _write_while_waited_for(stream: TextIO, text: str, has_left: bool) -> None:
     """Write while the reader takes it, or while nobody has sent a signal that says not to wait for it."""
     poll = select.poll()
     poll.register(stream, select.POLLOUT)
-    rest = text.encode("utf-8", "backslashreplace")
+    rest = encoded(text, stream)
     while rest:
         is_over = has_left or interrupts.is_urged()
         if poll.poll(0 if is_over else LOOK):
@@ -141,9 +142,18 @@ def _write_while_waited_for(stream: TextIO, text: str, has_left: bool) -> None:
             return
 
 
+def encoded(text: str, stream: TextIO) -> bytes:
+    """As the stream's user reads it: what their locale or PYTHONIOENCODING has no sign for is written out."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    if not encoding.lower().startswith("utf"):
+        for sign, words in IN_ASCII.items():
+            text = text.replace(sign, words)
+    return text.encode(encoding, "backslashreplace")
+
+
 def _write(stream: TextIO, text: str | bytes) -> None:
     try:
-        stream.buffer.write(text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace"))
+        stream.buffer.write(text if isinstance(text, bytes) else encoded(text, stream))
         stream.buffer.flush()
     except OSError as exc:
         if stream is sys.stdout and exc.errno not in (errno.EPIPE, errno.EIO):
