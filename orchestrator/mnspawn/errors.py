@@ -86,6 +86,7 @@ class HostError(MnspawnError):
 
     exit_status = ExitStatus.HOST_UNUSABLE
     is_transient = False  # worth another try in a moment, with the same settings
+    addresses = 1  # that were tried: each has the connect timeout to itself
 
 
 class Unreachable(HostError):

@@ -161,7 +161,7 @@ class Settings:
     timeout: float | None = _option(
         None, values.seconds, "Life", "SECONDS", "Stop the run after this time.")
     connect_timeout: float = _option(
-        15.0, values.seconds, "Life", "SECONDS", "For reaching a host, retries included.")
+        15.0, values.seconds, "Life", "SECONDS", "For reaching a host: for each of its addresses, retries included.")
     orphan_grace: float = _option(
         20.0, values.seconds, "Life", "SECONDS", "A host that lost us stops its trainers after this time.")
 

@@ -12,7 +12,7 @@ from mnspawn.core.backoff import Backoff
 from mnspawn.engine import dial as dialling
 from mnspawn.engine.dial import dial, look_up
 from mnspawn.errors import AuthRefused, ConnectionClosed, ConnectTimeout, HostError, UsageError
-from mnspawn.transport import Connection, Target
+from mnspawn.transport import Connection, SshOptions, Target
 from mnspawn.transport.memory import MemoryHost, MemoryTransport
 from tests.ssh.places import shell
 from tests.support.waiting import PATIENCE
@@ -67,7 +67,7 @@ async def test_the_last_refusal_is_told_when_time_is_up() -> None:
 
 
 async def test_a_host_that_never_answers_does_not_hold_up_the_others() -> None:
-    network = memory("a", "b")
+    network = MemoryTransport(SshOptions(connect_timeout=SHORT), memory("a", "b").hosts)
     network.hosts["a"].answers = False
     answers = await collect(network, *targets("a", "b"), timeout=SHORT)
     assert isinstance(answers["a"], ConnectTimeout)

@@ -8,12 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from ..core.backoff import Backoff
-from ..errors import ConnectTimeout, HostError
+from ..errors import HostError
 from ..transport.base import Connection, Target, Transport
 from ..transport.threads import in_daemon_thread
 
 WINDOW = 128  # hosts in all: one handshake costs about 3 ms of CPU here, and a file descriptor
-_GRACE = 1.0  # seconds
 _LOOK_UP = 1.0  # seconds in which no host is done: those that are left have something slow
 PER_SERVER = 8  # sshd starts to drop connections over ten that are not yet let in (MaxStartups 10:30:100)
 
@@ -52,8 +51,9 @@ async def dial(
 ) -> AsyncIterator[tuple[int, Connection | HostError]]:
     """(index, connection or error) of every target, as each one answers.
 
-    A host's `connect_timeout` starts when its turn comes and holds for all tries together. Connections that nobody
-    took are closed when the iteration is given up.
+    A host's `connect_timeout` starts when its turn comes and holds for all tries together, as many times as it has
+    addresses; the transports mind that of one try. Connections that nobody took are closed when the iteration is given
+    up.
     """
     answers: asyncio.Queue[tuple[int, Connection | HostError | Exception]] = asyncio.Queue()
     window = asyncio.Semaphore(WINDOW)
@@ -96,24 +96,24 @@ async def _persist(
     """Connect, again and again while the reason is transient and time is left."""
     now = asyncio.get_running_loop().time
     refusal: HostError | None = None
+    began: float | None = None
     backoff: Backoff | None = None
     while True:
         async with server:
-            if backoff is None:
-                deadline = now() + connect_timeout
-                backoff = Backoff(deadline)
+            began = now() if began is None else began
+            deadline = None if refusal is None else began + connect_timeout * refusal.addresses
             try:
-                # the transport minds the timeout of a first try itself, and says what it was waiting for
-                async with asyncio.timeout_at(deadline if refusal else deadline + _GRACE):
+                async with asyncio.timeout_at(deadline):
                     return await transport.connect(target)
             except TimeoutError:
-                raise refusal or ConnectTimeout(
-                    f"no connection within {connect_timeout:g} s", host=target.name
-                ) from None
+                if refusal is None:
+                    raise
+                raise refusal from None
             except HostError as exc:
                 if not exc.is_transient:
                     raise
                 refusal = exc
+        backoff = backoff or Backoff(began + connect_timeout * refusal.addresses)
         pause = backoff.next_pause(now(), random.random())
         if pause is None:
             raise refusal

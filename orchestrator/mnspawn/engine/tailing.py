@@ -144,12 +144,9 @@ class Tail:
             await asyncio.sleep(delay)
             delay = min(delay * 2, RETRY_MOST)
             try:
-                async with asyncio.timeout(self._ssh.connect_timeout):
-                    outcome = await reached.connect(source.index)
+                outcome = await reached.connect(source.index)  # minds the connect timeout itself
             except HostError as exc:
                 outcome = exc
-            except TimeoutError:
-                outcome = HostError("no answer", host=source.name)
 
     async def _follow(self, source: _Source, connection: Connection, *, is_back: bool) -> None:
         """Serve one wire until it is lost."""

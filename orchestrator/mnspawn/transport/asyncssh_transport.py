@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, TypeVar, cast
 
 from mnspawn import errors
+from mnspawn.quoting import readable
 from mnspawn.transport import algorithms, refusals, route, sockets
 from mnspawn.transport.asyncssh_keyring import Keyring, name_certificate
 from mnspawn.transport.asyncssh_library import asyncssh, encryption, kex, mac, public_key
@@ -14,8 +15,10 @@ from mnspawn.transport.asyncssh_process import Process
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.host_keys import HostKeys, public_line
 from mnspawn.transport.inputs import Inputs
+from mnspawn.transport.jumps import Jumps
 from mnspawn.transport.route import Hop
 
+T = TypeVar("T")
 WINDOW = 2 << 20  # measured: smaller and much larger are both slower
 
 
@@ -88,11 +91,16 @@ class _Client(asyncssh.SSHClient):
         self.attempt.methods.add("keyboard-interactive")
 
     @property
+    def has_heard(self) -> bool:
+        """Whether the server has said what it is."""
+        return self.conn is not None and self.conn.get_extra_info("server_version") is not None
+
+    @property
     def stage(self) -> str:
         """What was waited for when it took too long."""
         if self.conn is None:
             return "the host does not answer"
-        if self.conn.get_extra_info("server_version") is None:
+        if not self.has_heard:
             return sockets.NO_SSH
         if self.is_asking:
             return sockets.NO_AGENT
@@ -120,6 +128,9 @@ class _Connection:
         await _hang_up(self._conn)
 
 
+_Way = socket.socket | asyncssh.SSHClientConnection
+
+
 class AsyncsshTransport:
     """A Transport: one for a whole run."""
 
@@ -129,8 +140,7 @@ class AsyncsshTransport:
         self._host_keys = HostKeys()
         self._inputs = Inputs(self._host_keys)
         self._keyring = Keyring()
-        self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
-        self._jump_locks: dict[str, asyncio.Lock] = {}
+        self._jumps = Jumps(self._open, asyncssh.SSHClientConnection.is_closed)
         self._connections: set[_Connection] = set()  # that are open
 
     def endpoint(self, target: Target) -> str:
@@ -140,7 +150,7 @@ class AsyncsshTransport:
 
     async def connect(self, target: Target) -> _Connection:
         hop = self._router.hop(target)
-        return _Connection(hop, await self._open(hop, hop.connect_timeout), self._connections)
+        return _Connection(hop, await self._open(hop), self._connections)
 
     async def host_key(self, target: Target, kind: str) -> bytes | None:
         """The host's key of a type, from the server itself and unchecked; None when it has none.
@@ -150,13 +160,17 @@ class AsyncsshTransport:
         """
         hop = self._router.hop(target)
         names = list(algorithms.RSA_SIGNATURES) if kind == "ssh-rsa" else [kind]
-        client = _Collector()
-        try:
-            await _hang_up(await self._open(hop, hop.connect_timeout, client, names))
-        except errors.HostError:  # it never gets past the key; without a key of this type not even there
-            if client.conn is None or client.conn.get_extra_info("server_version") is None:
-                raise
-        return client.key
+
+        async def look(way: _Way, deadline: float) -> bytes | None:
+            client = _Collector()
+            try:
+                await _hang_up(await self._shake(hop, client, way, deadline, names))
+            except errors.HostError:  # it never gets past the key; without a key of this type not even there
+                if not client.has_heard:
+                    raise
+            return client.key
+
+        return await self._reach(hop, look)
 
     def hop(self, target: Target) -> Hop:
         """The effective settings of a host, with their origins."""
@@ -166,60 +180,40 @@ class AsyncsshTransport:
         self._router.close()
         for connection in list(self._connections):
             await connection.close()
-        for conn in self._jumps.values():
+        for conn in await self._jumps.give_up():
             await _hang_up(conn)
-        self._jumps.clear()
         await self._keyring.close()
         self._dialler.close()
 
-    async def _open(
-        self,
-        hop: Hop,
-        timeout: float,
-        client: "_Client | _Collector | None" = None,
-        host_key_algorithms: list[str] | None = None,
+    async def _reach(self, hop: Hop, shake: Callable[[_Way, float], Awaitable[T]]) -> T:
+        """What `shake` makes of the way to a host: a socket, or the connection to its jump host."""
+        if hop.jump is None:
+            return await self._dialler.reach(hop, hop.connect_timeout, shake)
+        jump = await self._jumps.get(hop.jump, hop)
+        return await shake(jump, asyncio.get_running_loop().time() + hop.connect_timeout)
+
+    async def _open(self, hop: Hop) -> asyncssh.SSHClientConnection:
+        async def shake(way: _Way, deadline: float) -> asyncssh.SSHClientConnection:
+            return await self._shake(hop, _Client(hop, self._host_keys, self._keyring), way, deadline)
+
+        return await self._reach(hop, shake)
+
+    async def _shake(
+        self, hop: Hop, client: _Client, way: _Way, deadline: float, host_key_algorithms: list[str] | None = None
     ) -> asyncssh.SSHClientConnection:
-        jump = None
-        deadline = asyncio.get_running_loop().time() + timeout
-        if hop.jump is not None:
-            jump = await self._jump(hop.jump, hop, timeout)
-        client = client or _Client(hop, self._host_keys, self._keyring)
+        sock = way if isinstance(way, socket.socket) else None
+        through: dict[str, Any] = {"tunnel": way} if sock is None else {"sock": sock, "tunnel": None}
         try:
             async with asyncio.timeout_at(deadline):
                 with translate(hop, client):
                     settings = self._settings(hop, host_key_algorithms)
                     settings["client_factory"] = lambda: client
-                    return await self._handshake(hop, jump, settings)
-        except TimeoutError:
-            raise sockets.timed_out(client.stage, hop) from None
-
-    async def _handshake(
-        self, hop: Hop, jump: asyncssh.SSHClientConnection | None, settings: dict[str, Any]
-    ) -> asyncssh.SSHClientConnection:
-        sock: socket.socket | None = None if jump is not None else await self._dialler.open(hop)
-        way: dict[str, Any] = {"tunnel": jump} if jump is not None else {"sock": sock, "tunnel": None}
-        try:
-            return await asyncssh.connect(hop.address, hop.port, **way, **settings)
-        except BaseException:  # a cancelled handshake included: the socket is ours until it stands
+                    return await asyncssh.connect(hop.address, hop.port, **through, **settings)
+        except BaseException as exc:  # a cancelled handshake included: the socket is ours until it stands
             if sock is not None:
                 sock.close()
-            raise
-
-    async def _jump(self, hop: Hop, behind: Hop, timeout: float) -> asyncssh.SSHClientConnection:
-        """The connection to a jump host that all hosts behind it share."""
-        key = f"{hop.user}@{hop.place} {hop.identities} {hop.jump.place if hop.jump else ''}"
-        lock = self._jump_locks.setdefault(key, asyncio.Lock())
-        try:
-            async with asyncio.timeout(timeout), lock:
-                conn = self._jumps.get(key)
-                if conn is None or conn.is_closed():
-                    conn = self._jumps[key] = await self._open(hop, timeout)
-                return conn
-        except TimeoutError:
-            raise sockets.timed_out("the jump host does not answer", hop) from None
-        except errors.HostError as exc:
-            exc.message = f"jump host {hop.name}: {exc.message}"
-            exc.host = behind.name
+            if isinstance(exc, TimeoutError):
+                raise sockets.timed_out(client.stage, hop, client.attempt.banner) from None
             raise
 
     def _settings(self, hop: Hop, host_key_algorithms: list[str] | None) -> dict[str, Any]:
@@ -250,6 +244,7 @@ class AsyncsshTransport:
             "gss_host": None,
             "connect_timeout": None,
             "encoding": None,
+            "utf8_decode_errors": "replace",  # of banners and last words, which come in any encoding
         }
 
 
@@ -312,7 +307,7 @@ def _closed(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostErro
         error = errors.ConnectionClosed(f"the connection is gone ({_reason(exc)})", host=hop.name)
     elif conn is not None and conn.get_extra_info("server_version") is None:
         return sockets.hung_up(hop)
-    elif not client.has_key:  # it may have hung up before we could see for ourselves
+    elif not client.has_key and isinstance(exc, asyncssh.ConnectionLost | OSError):  # before we could see for ourselves
         return _no_common(exc, hop, client)
     else:
         where = "while it let us in" if client.is_authenticating else "during the key exchange"
@@ -326,7 +321,7 @@ def _told(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostError:
     """The server said goodbye with a reason; it may choose any code."""
     if client is not None and "Too many authentication failures" in _reason(exc):
         return refusals.too_many(hop, client.attempt)
-    is_ssh = client is None or (client.conn is not None and client.conn.get_extra_info("server_version") is not None)
+    is_ssh = client is None or client.has_heard
     return _closed(exc, hop, client) if is_ssh else _no_ssh(exc, hop, client)
 
 
@@ -358,6 +353,10 @@ def _network(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostErr
     return sockets.unreachable(cast(OSError, exc), hop)
 
 
+def _garbled(exc: Exception, hop: Hop, client: _Client | None) -> errors.HostError:
+    return sockets.garbled(cast(UnicodeDecodeError, exc), hop)
+
+
 # the first line that fits holds; tests/ssh walks asyncssh for exceptions that have none
 TABLE: tuple[tuple[type[Exception], Any], ...] = (
     (asyncssh.HostKeyNotVerifiable, _untrusted),
@@ -375,6 +374,7 @@ TABLE: tuple[tuple[type[Exception], Any], ...] = (
     (asyncssh.KeyImportError, _bad_key),
     (asyncssh.KeyEncryptionError, _bad_key),
     (OSError, _network),
+    (UnicodeDecodeError, _garbled),
 )
 
 
@@ -394,4 +394,4 @@ def translate(hop: Hop, client: _Client | None) -> Iterator[None]:
 
 def _reason(exc: Exception) -> str:
     reason = getattr(exc, "reason", None) or getattr(exc, "strerror", None) or str(exc)
-    return str(reason).strip().removesuffix(".")
+    return readable(str(reason)).removesuffix(".")

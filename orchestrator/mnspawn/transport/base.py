@@ -27,7 +27,8 @@ class SshOptions:
 
     Attributes:
         config: ssh_config to use instead of ~/.ssh/config and /etc/ssh/ssh_config.
-        connect_timeout: seconds for reaching, proving and being let in, retries included.
+        connect_timeout: seconds for reaching, proving and being let in, retries included; for each address of a host,
+            and for each jump host on the way.
         host_key_check: "strict" or "accept-new" (None: as ssh_config says, else strict). Nothing ever prompts.
     """
 
@@ -98,7 +99,7 @@ class Transport(Protocol):
         ...
 
     async def connect(self, target: Target) -> Connection:
-        """Connect, check the host's key, authenticate; within `SshOptions.connect_timeout`.
+        """Connect, check the host's key, authenticate; each address within `SshOptions.connect_timeout`.
 
         Makes one attempt: retrying what is transient is the dialler's work.
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from mnspawn.errors import ChannelRefused, ConnectionClosed, HostError
+from mnspawn.errors import ChannelRefused, ConnectionClosed, ConnectTimeout, HostError
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.inbox import Inbox
 
@@ -63,6 +63,7 @@ class MemoryTransport:
     """A Transport to the hosts put into `hosts`, by name."""
 
     def __init__(self, options: SshOptions | None = None, hosts: dict[str, MemoryHost] | None = None) -> None:
+        self._options = options or SshOptions()
         self.hosts = hosts if hosts is not None else {}
         self.connections: list[MemoryConnection] = []
         self.attempts: list[str] = []
@@ -77,7 +78,8 @@ class MemoryTransport:
         if host.refusals:
             raise host.refusals.pop(0)
         if not host.answers:
-            await asyncio.Event().wait()
+            await asyncio.sleep(self._options.connect_timeout)
+            raise ConnectTimeout("the host does not answer", host=target.name)
         connection = MemoryConnection(target.name, host)
         self.connections.append(connection)
         return connection

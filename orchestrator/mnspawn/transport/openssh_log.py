@@ -1,11 +1,13 @@
 """What OpenSSH's ssh says of itself (-v), and which of our errors that means. Only reads."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from mnspawn import errors
-from mnspawn.transport import keys
+from mnspawn.quoting import quoted
+from mnspawn.transport import addresses, keys
 
 # debug lines that say how far it came
 CONNECTED = "Entering interactive session"
@@ -14,6 +16,8 @@ CLOSED = r"kex_exchange_identification: |Connection (?:closed|reset) by|Broken p
 PROXY = re.compile(r"Executing proxy command: exec (.*?)\s*$", re.MULTILINE)
 JUMP = re.compile(r"-W '\[\S+\]:\d+' (\S+)$")  # in what ProxyJump makes of itself
 BEFORE = re.compile(r" -J (\S+) ")
+CONNECTING = re.compile(r"^debug1: Connecting to (\S+) \[(\S+)\] port (\d+)\.", re.MULTILINE)
+NO_SSH = "something takes connections there but does not speak SSH"
 LEVELS = re.compile(r"^debug\d: ")
 
 
@@ -23,14 +27,43 @@ def own_words(log: str) -> list[str]:
     return [line for line in lines if line and not LEVELS.match(line) and not line.startswith(("OpenSSH_", "@@@@"))]
 
 
-def explain(log: str, host: str, said: str = "") -> errors.HostError:
+def tries(log: str) -> int:
+    """How many addresses it has begun to connect to."""
+    return len(CONNECTING.findall(log))
+
+
+def explain(log: str, host: str, said: str = "", jumps: Sequence[str] = ()) -> errors.HostError:
     """The error that a log ends in.
 
     Args:
-        said: what came on its stderr: the words of a ProxyCommand, or of the ssh to the first jump host.
+        said: what came on its stderr: banners, the words of a ProxyCommand, or of the ssh to the first jump host.
+        jumps: the jump hosts on the way, the first one first, where they are known.
     """
+    found = [] if PROXY.search(log) else list(CONNECTING.finditer(log))
+    error = _explain(log[found[-1].start() :] if found else log, host, said, jumps)
+    if isinstance(error, errors.AuthError):
+        error.message += quoted("\n".join(own_words(said)))
+    return _with_addresses(error, log, host)
+
+
+def _with_addresses(error: errors.HostError, log: str, host: str) -> errors.HostError:
+    """The error of the last address that was tried, with those before it."""
+    found = [] if PROXY.search(log) else list(CONNECTING.finditer(log))
+    if not found or not addresses.may_be_elsewhere(error):
+        return error
+    failures: dict[str, errors.HostError] = {}  # ConnectionAttempts may have tried one several times
+    for this, following in pairwise(found):
+        failures[this.group(2)] = _explain(log[this.end() : following.start()], host, "", ())
+    name, last, port = found[-1].groups()
+    failures[last] = error
+    return addresses.unusable(list(failures.items()), name, int(port))
+
+
+def _explain(log: str, host: str, said: str, jumps: Sequence[str]) -> errors.HostError:
     if "Remote protocol version" not in log and (proxy := PROXY.search(log)):
-        words = said.strip().splitlines()
+        words = own_words(said)
+        if jumps and said.strip():
+            return _jump_failed(jumps[-1], ",".join(jumps[:-1]), said, host)
         if words and (jump := JUMP.search(proxy.group(1))):
             before = BEFORE.search(proxy.group(1))
             return _jump_failed(jump.group(1), before.group(1) if before else "", said, host)
@@ -70,17 +103,27 @@ def _jump_failed(jump: str, before: str, said: str, host: str) -> errors.HostErr
     return error
 
 
-def timed_out(log: str, host: str, connect_timeout: float) -> errors.HostError:
+def timed_out(
+    log: str, host: str, connect_timeout: float, said: str = "", jumps: Sequence[str] = ()
+) -> errors.HostError:
     """What was waited for when ssh was given no more time."""
     if "Authenticated to" in log:
         what = "the server stopped answering after it let us in"
     elif "Remote protocol version" in log:
         what = "the server stopped answering during the handshake"
+    elif jumps:
+        what = f"the host does not answer through {','.join(jumps)}"
+        if CONNECTED not in said:
+            what = f"jump host{'s' if len(jumps) > 1 else ''} {','.join(jumps)}: no answer"
     elif "Connection established" in log:
-        what = "something takes connections there but does not speak SSH"
+        what = NO_SSH
     else:
         what = "the host does not answer"
-    return errors.ConnectTimeout(f"{what} ({connect_timeout:g} s)", host=host, hint=_SLOW)
+    where = CONNECTING.findall(log)
+    place = f"{where[-1][0]} port {where[-1][2]}, " if where else ""
+    banner = "\n".join(own_words(said))
+    error = errors.ConnectTimeout(f"{what} ({place}{connect_timeout:g} s){quoted(banner)}", host=host, hint=_SLOW)
+    return _with_addresses(error, log, host)
 
 
 _Make = Callable[[re.Match[str], str, str], errors.HostError]
@@ -201,7 +244,7 @@ TABLE: tuple[tuple[str, _Make], ...] = (
     ),
     (r"Permission denied \(([^)]*)\)", _denied),
     (
-        r"connect to host (\S+) port (\d+): Connection refused",
+        r"connect to (?:host|address) (\S+) port (\d+): Connection refused",
         _simple(
             errors.ConnectionRefused,
             "connection refused at {0} port {1}",
@@ -214,7 +257,11 @@ TABLE: tuple[tuple[str, _Make], ...] = (
     ),
     (
         r"timed out during banner exchange|Connection timed out during",
-        _simple(errors.ConnectTimeout, "something takes connections there but does not speak SSH", _SLOW),
+        _simple(errors.ConnectTimeout, NO_SSH, _SLOW),
+    ),
+    (
+        r"connect to (?:host|address) (\S+) port (\d+): .*timed out",
+        _simple(errors.ConnectTimeout, "the host does not answer ({0} port {1})", _SLOW),
     ),
     (r"timed out", _simple(errors.ConnectTimeout, "the host does not answer", _SLOW)),
     (CLOSED, _closed),

@@ -10,6 +10,7 @@ from pathlib import Path
 from mnspawn.transport import openssh_log
 from mnspawn.transport.child import ChildProcess
 
+_LAST_WORDS = 0.5  # seconds
 KEPT = 1 << 20  # of a log: about 500 bytes for each command
 
 
@@ -53,9 +54,17 @@ class Log:
     async def wait_for(self, words: str) -> bool:
         """Until it says these words, or nothing more."""
         while words not in self.text and not self.has_ended:
-            self._grown.clear()
-            await self._grown.wait()
+            await self.wait_for_more()
         return words in self.text
+
+    async def wait_for_more(self) -> None:
+        """Until it says something, or ends, or is woken."""
+        self._grown.clear()
+        await self._grown.wait()
+
+    def wake(self) -> None:
+        """Let who waits look again."""
+        self._grown.set()
 
     def close(self) -> None:
         if not self.has_ended:
@@ -86,6 +95,33 @@ class Ssh(ChildProcess):
         if not self.has_ended:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._piped.pid, signum)
+
+
+class Words:
+    """The stderr of an ssh that connects: banners, the words of a ProxyCommand or of the ssh to a jump host."""
+
+    def __init__(self, ssh: Ssh) -> None:
+        self._ssh = ssh
+        self._said = bytearray()
+        self._reader = asyncio.create_task(self._read(), name="words of ssh")
+
+    async def _read(self) -> None:
+        while chunk := await self._ssh.read_diagnostics():
+            self._said += chunk[: KEPT - len(self._said)]
+            self._ssh.log.wake()
+
+    @property
+    def text(self) -> str:
+        return self._said.decode("utf-8", "replace")
+
+    async def finish(self) -> str:
+        """All of it, of an ssh that is at its end; a ProxyCommand that it leaves behind may hold that open."""
+        await asyncio.wait([self._reader], timeout=_LAST_WORDS)
+        return self.text
+
+    async def close(self) -> None:
+        self._reader.cancel()
+        await asyncio.wait([self._reader])
 
 
 class Process(Ssh):

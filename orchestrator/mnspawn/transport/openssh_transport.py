@@ -7,6 +7,7 @@ used; each command is one more ssh that speaks to the master. Limits: see marks.
 import asyncio
 import contextlib
 import math
+import shlex
 import shutil
 import signal
 import subprocess
@@ -30,12 +31,13 @@ from mnspawn.transport.child import ChildProcess, end, leash
 from mnspawn.transport.host_keys import HostKeys
 from mnspawn.transport.inputs import Inputs
 from mnspawn.transport.names import UnsafeName, check_host, check_user
-from mnspawn.transport.openssh_process import KEPT, Log, Process, Ssh
+from mnspawn.transport.openssh_process import Log, Process, Ssh, Words
 from mnspawn.transport.route import ACCEPT_NEW, Hop, Router
 from mnspawn.transport.ssh_config import HostConfig
 
 PREFIX = "mnspawn-ssh-"  # of folders; short: the path of a socket in one has 107 bytes
-_LAST_WORDS = 0.5  # seconds
+_TRIES = 64  # addresses, those of jump hosts included, for which ssh is given time: no name has that many
+_GRACE = 1.0  # seconds: its ConnectTimeout is ours, and it has more to say than we
 # what makes ssh something else than a wire to a command
 _HARMLESS = {"ForkAfterAuthentication": "no", "StdinNull": "no"}
 _SAYS_SO = 2.0  # seconds for ssh to read its configuration
@@ -164,35 +166,59 @@ class OpensshTransport:
             raise
 
     async def _connect(self, target: Target, log: Log) -> _Connection:
-        argv = self.argv(target)
-        if await self._has_session(argv, target):
-            return _Connection(target, argv, None, log, self._connections)
+        if await self._has_session(self.argv(target), target):
+            return _Connection(target, self.argv(target), None, log, self._connections)
+        jumps: list[str] = []
+        jump = self._jump(target)
+        while jump is not None:
+            jumps.insert(0, jump.name)
+            jump = jump.jump
         control = str(log.path.with_name(log.path.name.removeprefix("log")))  # of this host alone, as its log is
         own = ["-o", "ControlMaster=yes", "-o", f"ControlPath={control}", "-o", "ControlPersist=no"]
+        argv = self.argv(target, dials=True)
         master = Ssh([*leash(), *argv, *own, "-N", "-v", "-E", str(log.path), "--", target.name], log)
-        timeout = self._options.connect_timeout
+        words = Words(master)
         try:
-            async with asyncio.timeout(timeout):
-                is_connected = await log.wait_for(openssh_log.CONNECTED)
+            if not await self._is_connected(log, words, self._seconds(target)):
+                raise self._explain(log.text, target, await words.finish(), tuple(jumps))
         except TimeoutError:
             await end(master)
-            raise openssh_log.timed_out(log.text, target.name, timeout) from None
+            raise openssh_log.timed_out(log.text, target.name, self._seconds(target), words.text, jumps) from None
         except BaseException:
             await end(master)
             raise
-        if not is_connected:
-            said = await _words(master)
-            await end(master)
-            raise self._explain(log.text, target, said)
+        finally:
+            await words.close()
         # should the master refuse, ssh would dial anew: this makes it give up instead
         through = ["-o", "ControlMaster=no", "-o", f"ControlPath={control}", "-o", "ProxyCommand=/bin/false"]
         return _Connection(target, [*self.argv(Target(target.name)), *through], master, log, self._connections)
 
-    def _explain(self, log: str, target: Target, said: str) -> HostError | UsageError:
+    async def _is_connected(self, log: Log, words: Words, seconds: float) -> bool:
+        """Whether ssh gets in. Each address has the connect timeout to itself, those of jump hosts as well.
+
+        Raises:
+            TimeoutError: it was given no more time.
+        """
+        now = asyncio.get_running_loop().time
+        tried, deadline = 0, now() + seconds + _GRACE
+        while openssh_log.CONNECTED not in log.text and not log.has_ended:
+            tries = openssh_log.tries(log.text) + openssh_log.tries(words.text)
+            if tried < tries <= _TRIES:
+                tried, deadline = tries, now() + seconds + _GRACE
+            async with asyncio.timeout_at(deadline):
+                await log.wait_for_more()
+        return openssh_log.CONNECTED in log.text
+
+    def _seconds(self, target: Target) -> float:
+        """The connect timeout of one address: ours, or ssh_config's where that is shorter."""
+        config = self._config(target)
+        return min(self._options.connect_timeout, (config and config.seconds("connecttimeout")) or math.inf)
+
+    def _explain(self, log: str, target: Target, said: str, jumps: tuple[str, ...]) -> HostError | UsageError:
         """What ssh ended for. It passes over broken lines of known_hosts in silence: we look for them."""
         if (unusable := openssh_log.unusable_config(log)) is not None:
             return unusable
-        error = openssh_log.explain(log, target.name, said)
+        error = openssh_log.explain(log, target.name, said, jumps)
         if isinstance(error, PassphraseNeeded | KeyUnusable) and self._router is not None:
             with contextlib.suppress(HostError, UsageError):
                 files = [keys.inspect(path) for path in self._router.hop(target).identities]
@@ -207,15 +233,24 @@ class OpensshTransport:
                     return SettingsUnusable(str(problem), host=target.name, hint=problem.hint)
         return error
 
-    def argv(self, target: Target) -> list[str]:
-        """ssh and its options for a target, up to the name."""
+    def argv(self, target: Target, *, dials: bool = False) -> list[str]:
+        """ssh and its options for a target, up to the name.
+
+        Args:
+            dials: it makes the connection. The ssh to a jump host knows nothing of our options unless it is told.
+        """
         assert self._ssh is not None
+        jump = self._jump(target) if dials else None
         argv = [self._ssh, "-T", "-x", "-a"]
         if self._options.config is not None:
             argv += ["-F", str(self._options.config)]
+        if jump is not None:
+            argv += ["-o", f"ProxyCommand={self._through(jump)}"]
+        # behind jumps it is we who mind the time: all of the way is for ssh the wait for one banner
+        timeout = self._seconds(target) * (_TRIES if jump is not None else 1)
         fixed = {
             "BatchMode": "yes",
-            "ConnectTimeout": str(math.ceil(self._options.connect_timeout)),
+            "ConnectTimeout": str(math.ceil(timeout)),
             "ClearAllForwardings": "yes",
             "PermitLocalCommand": "no",
             "RemoteCommand": "none",
@@ -233,9 +268,31 @@ class OpensshTransport:
             fixed["HostName"] = target.address
         for name, value in fixed.items():
             argv += ["-o", f"{name}={value}"]
-        for option, given in (("-l", target.user), ("-p", target.port), ("-i", target.identity), ("-J", target.jump)):
+        way = target.jump if jump is None else None
+        for option, given in (("-l", target.user), ("-p", target.port), ("-i", target.identity), ("-J", way)):
             argv += [option, str(given)] if given is not None else []
         return argv
+
+    def _jump(self, target: Target) -> Hop | None:
+        """The jump host before a target; None where there is none, or where only ssh itself can tell."""
+        if self._router is None:
+            return None
+        try:
+            return self._router.hop(target).jump
+        except (HostError, UsageError):
+            return None
+
+    def _through(self, jump: Hop) -> str:
+        """The ProxyCommand that ssh makes of a ProxyJump, with a connect timeout, and never asking."""
+        assert self._ssh is not None
+        words = [self._ssh, "-v", "-o", "BatchMode=yes"]
+        words += ["-o", f"ConnectTimeout={math.ceil(jump.connect_timeout * (_TRIES if jump.jump else 1))}"]
+        if self._options.config is not None:
+            words += ["-F", str(self._options.config)]
+        if jump.jump is not None:
+            words += ["-o", f"ProxyCommand={self._through(jump.jump)}"]
+        words += ["-l", jump.user, "-p", str(jump.port)]
+        return f"{shlex.join(words).replace('%', '%%')} -W '[%h]:%p' {shlex.quote(jump.name)}"
 
     def _config(self, target: Target) -> HostConfig | None:
         """What ssh_config says of a target; None where only ssh itself can tell."""
@@ -250,7 +307,10 @@ class OpensshTransport:
         """Whether a master of the user's own stands (ControlPath in ssh_config)."""
         check = ChildProcess([*argv, "-O", "check", "--", target.name])
         try:
-            return await check.wait() == 0
+            async with asyncio.timeout(self._options.connect_timeout):
+                return await check.wait() == 0
+        except TimeoutError:  # it hangs: what needs it would hang, too
+            return False
         finally:
             await end(check)
 
@@ -275,13 +335,3 @@ def _check_names(target: Target) -> None:
 
 def _has_one(config: HostConfig, keywords: Sequence[str]) -> bool:
     return any((config.text(keyword) or "no").lower() not in ("no", "none", "false") for keyword in keywords)
-
-
-async def _words(ssh: ChildProcess) -> str:
-    """What an ssh that is at its end has on its stderr; a ProxyCommand that it leaves behind may hold that open."""
-    said = b""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_LAST_WORDS):
-            while len(said) < KEPT and (chunk := await ssh.read_diagnostics()):
-                said += chunk
-    return said.decode("utf-8", "replace")

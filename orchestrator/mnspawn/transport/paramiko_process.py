@@ -21,8 +21,31 @@ _CHUNK = 1 << 18
 _HIGH = 1 << 18  # bytes that wait for the writer before write() waits
 
 
+class _Line(str):
+    """Text of any encoding that goes into the exchange hash as it came."""
+
+    def __new__(cls, line: bytes) -> "_Line":
+        return super().__new__(cls, line.decode("utf-8", "surrogateescape"))
+
+    def encode(self, encoding: str = "utf-8", errors: str = "surrogateescape") -> bytes:
+        return super().encode(encoding, "surrogateescape")
+
+
 class SignallingTransport(Transport):
     """paramiko's Transport, told of deaths by signal: paramiko itself drops exit-signal. It logs for debugging only."""
+
+    def __init__(self, sock: Any) -> None:
+        super().__init__(sock)
+        read_line = self.packetizer.readline
+
+        def readline(timeout: float) -> str:
+            """A line before the protocol begins; paramiko itself takes UTF-8 only."""
+            try:
+                return read_line(timeout)
+            except UnicodeDecodeError as exc:
+                return _Line(exc.object)
+
+        self.packetizer.readline = readline  # type: ignore[method-assign]
 
     def _log(self, level: int, msg: Any, *args: Any) -> None:
         # its errors come as exceptions, too; as log records they would put tracebacks on the user's terminal

@@ -11,17 +11,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import paramiko
 from paramiko.pkey import PKey, PublicBlob
 from paramiko.ssh_exception import IncompatiblePeer
 
 from mnspawn import errors
+from mnspawn.quoting import readable
 from mnspawn.transport import algorithms, certificates, keys, refusals, route, sockets
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.host_keys import HostKeys
 from mnspawn.transport.inputs import Inputs
+from mnspawn.transport.jumps import Jumps
 from mnspawn.transport.paramiko_keyring import Agent, offers
 from mnspawn.transport.paramiko_process import Process, SignallingTransport
 from mnspawn.transport.refusals import Attempt
@@ -92,8 +95,7 @@ class ParamikoTransport:
         self._host_keys = HostKeys()
         self._inputs = Inputs(self._host_keys)
         self._shared = _Shared()
-        self._jumps: dict[str, SignallingTransport] = {}
-        self._jump_locks: dict[str, asyncio.Lock] = {}
+        self._jumps = Jumps(self._open, lambda client: not client.is_active())
 
     def endpoint(self, target: Target) -> str:
         hop = self._router.hop(target)
@@ -106,33 +108,34 @@ class ParamikoTransport:
 
     async def connect(self, target: Target) -> _Connection:
         hop = self._router.hop(target)
-        return _Connection(hop, await self._open(hop, hop.connect_timeout), self._shared)
+        return _Connection(hop, await self._open(hop), self._shared)
 
     async def close(self) -> None:
         self._router.close()
         for connection in list(self._shared.connections):
             await connection.close()
-        for jump in self._jumps.values():
+        jumps = await self._jumps.give_up()
+        for jump in jumps:
             jump.close()
-        for client in [*self._jumps.values(), *self._shared.closing]:
+        for client in [*jumps, *self._shared.closing]:
             client.join(1.0)  # its thread looks at its socket ten times a second
-        self._jumps.clear()
         self._dialler.close()
         self._shared.pool.shutdown(wait=True, cancel_futures=True)
 
-    async def _open(self, hop: Hop, timeout: float) -> SignallingTransport:
-        deadline = time.monotonic() + timeout
-        handshake = _Handshake(hop, self._host_keys, deadline)
-        try:
-            async with asyncio.timeout(timeout):
-                if hop.jump is not None:
-                    jump = await self._jump(hop.jump, hop, timeout)
-                    sock: Any = await self._in_thread(lambda: handshake.open_behind(jump), handshake.abort)
-                else:
-                    sock = await self._dialler.open(hop)
-                return await self._in_thread(lambda: handshake.run(sock), handshake.abort)
-        except TimeoutError:
-            raise sockets.timed_out(handshake.stage, hop) from None
+    async def _open(self, hop: Hop) -> SignallingTransport:
+        async def shake(way: socket.socket | SignallingTransport, deadline: float) -> SignallingTransport:
+            left = deadline - asyncio.get_running_loop().time()
+            handshake = _Handshake(hop, self._host_keys, time.monotonic() + left)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return await self._in_thread(partial(handshake.run, way), handshake.abort)
+            except TimeoutError:
+                raise sockets.timed_out(handshake.stage, hop, handshake.banner) from None
+
+        if hop.jump is None:
+            return await self._dialler.reach(hop, hop.connect_timeout, shake)
+        jump = await self._jumps.get(hop.jump, hop)
+        return await shake(jump, asyncio.get_running_loop().time() + hop.connect_timeout)
 
     async def _in_thread(self, work: Callable[[], T], abort: Callable[[], None]) -> T:
         """Run `work` in a thread; when nobody waits for it any more, make it end and see it end."""
@@ -143,20 +146,6 @@ class ParamikoTransport:
             abort()
             with contextlib.suppress(errors.HostError):  # that it was aborted
                 await future
-            raise
-
-    async def _jump(self, hop: Hop, behind: Hop, timeout: float) -> SignallingTransport:
-        """The connection to a jump host that all hosts behind it share."""
-        key = f"{hop.user}@{hop.place} {hop.identities} {hop.jump.place if hop.jump else ''}"
-        try:
-            async with self._jump_locks.setdefault(key, asyncio.Lock()):
-                client = self._jumps.get(key)
-                if client is None or not client.is_active():
-                    client = self._jumps[key] = await self._open(hop, timeout)
-                return client
-        except errors.HostError as exc:
-            exc.message = f"jump host {hop.name}: {exc.message}"
-            exc.host = behind.name
             raise
 
 
@@ -187,6 +176,11 @@ class _Handshake:
         return "the server stopped answering while it " + ("let us in" if self.is_authenticating else "said who it is")
 
     @property
+    def banner(self) -> bytes:
+        """What the server wants people to read before they are let in."""
+        return (self._client and self._client.get_banner()) or b""
+
+    @property
     def has_heard(self) -> bool:
         """Whether the server has said anything."""
         return self._client is not None and bool(self._client.remote_version)
@@ -205,16 +199,16 @@ class _Handshake:
                 with contextlib.suppress(OSError):  # not connected any more
                     sock.shutdown(socket.SHUT_RDWR)
 
-    def open_behind(self, jump: SignallingTransport) -> paramiko.Channel:
+    def run(self, way: socket.socket | SignallingTransport) -> SignallingTransport:
+        """Connect over a socket, or over the connection to a jump host."""
         left = max(0.1, self._deadline - time.monotonic())
         with translate(self._hop, self):
-            there, here = (self._hop.address, self._hop.port), ("127.0.0.1", 0)
-            return jump.open_channel("direct-tcpip", there, here, window_size=WINDOW, timeout=left)
-
-    def run(self, sock: Any) -> SignallingTransport:
-        self._sock = sock
-        left = max(0.1, self._deadline - time.monotonic())
-        with translate(self._hop, self):
+            sock: Any = way
+            if not isinstance(way, socket.socket):
+                there, here = (self._hop.address, self._hop.port), ("127.0.0.1", 0)
+                sock = way.open_channel("direct-tcpip", there, here, window_size=WINDOW, timeout=left)
+                left = max(0.1, self._deadline - time.monotonic())
+            self._sock = sock
             try:
                 client = self._client = SignallingTransport(sock)
                 client.banner_timeout = client.handshake_timeout = client.auth_timeout = left
@@ -296,6 +290,7 @@ class _Handshake:
             if client.is_authenticated():
                 return
         if not client.is_active() and self.attempt.offered:
+            self.attempt.banner = self.banner
             raise refusals.too_many(self._hop, self.attempt)
         if not self.attempt.methods:
             with contextlib.suppress(paramiko.AuthenticationException):
@@ -304,6 +299,7 @@ class _Handshake:
                     return  # let in without any proof: the server's business
                 except paramiko.BadAuthenticationType as exc:
                     self.attempt.methods.update(exc.allowed_types)
+        self.attempt.banner = self.banner
         raise refusals.explain(self._hop, self.attempt)
 
 
@@ -311,7 +307,7 @@ class _Handshake:
 
 
 def _closed(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
-    reason = str(exc).strip().removesuffix(".") or type(exc).__name__
+    reason = readable(str(exc)).removesuffix(".") or type(exc).__name__
     if handshake is None:
         error = errors.ConnectionClosed(f"the connection is gone ({reason})", host=hop.name)
     elif not handshake.has_heard and ("Error reading SSH protocol banner" in reason or isinstance(exc, EOFError)):
@@ -331,18 +327,20 @@ def _closed(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.Ho
 
 def _no_common(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
     hint = "see what the server has with `ssh -vv`, and allow it in ssh_config (KexAlgorithms, Ciphers, ...)"
-    return errors.NoCommonAlgorithm(f"no common algorithm ({str(exc) or 'it hung up'})", host=hop.name, hint=hint)
+    return errors.NoCommonAlgorithm(
+        f"no common algorithm ({readable(str(exc)) or 'it hung up'})", host=hop.name, hint=hint
+    )
 
 
 def _no_channel(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
     if handshake is not None and hop.jump is not None:
         hint = f"try it from there: ssh {hop.jump.name} nc -vz {hop.address} {hop.port}"
-        text = getattr(exc, "text", str(exc))
+        text = readable(getattr(exc, "text", str(exc)))
         return errors.Unreachable(
             f"jump host {hop.jump.name} can't reach {hop.place}: {text}", host=hop.name, hint=hint
         )
     hint = "MaxSessions of sshd may be 0 or used up, or the account may run no commands"
-    return errors.ChannelRefused(f"the server starts no command ({exc})", host=hop.name, hint=hint)
+    return errors.ChannelRefused(f"the server starts no command ({readable(str(exc))})", host=hop.name, hint=hint)
 
 
 def _refused(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
@@ -351,6 +349,10 @@ def _refused(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.H
 
 def _bad_key(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
     return errors.KeyUnusable(f"a key can't be used: {exc}", host=hop.name)
+
+
+def _garbled(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
+    return sockets.garbled(cast(UnicodeDecodeError, exc), hop)
 
 
 # the first line that fits holds; tests/ssh walks paramiko for exceptions that have none
@@ -362,6 +364,7 @@ TABLE: tuple[tuple[type[Exception], Any], ...] = (
     (paramiko.SSHException, _closed),
     (EOFError, _closed),
     (OSError, _closed),
+    (UnicodeDecodeError, _garbled),
 )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mnspawn.errors import AuthError, AuthRefused, KeyUnusable, PassphraseNeeded
+from mnspawn.quoting import quoted
 from mnspawn.transport import keys
 from mnspawn.transport.keys import KeyFile
 from mnspawn.transport.route import Hop
@@ -18,7 +19,7 @@ class Attempt:
     offered: list[str] = field(default_factory=list)
     methods: set[str] = field(default_factory=set)  # those that the server takes, as far as it told
     in_agent: frozenset[bytes] = frozenset()
-    banner: str = ""
+    banner: bytes | str = ""
 
     def locked(self) -> list[KeyFile]:
         """Encrypted files whose key no agent holds."""
@@ -34,7 +35,8 @@ def explain(hop: Hop, attempt: Attempt) -> AuthError:
     wanted = sorted(attempt.methods - {"publickey"})
     if attempt.methods and "publickey" not in attempt.methods:
         return AuthRefused(
-            f"the server takes no keys for {who}, only {', '.join(wanted)}, and nothing is ever asked here",
+            f"the server takes no keys for {who}, only {', '.join(wanted)}, and nothing is ever asked here"
+            f"{quoted(attempt.banner)}",
             host=hop.name,
             hint="allow public keys there, or open a session with ssh (ControlMaster) and use --transport openssh",
         )
@@ -73,7 +75,9 @@ def too_many(hop: Hop, attempt: Attempt) -> AuthError:
 
 
 def _tried(attempt: Attempt) -> str:
-    return f"; tried {', '.join(attempt.offered)}" if attempt.offered else ""
+    """What was tried, and what the server had to say."""
+    tried = f"; tried {', '.join(attempt.offered)}" if attempt.offered else ""
+    return tried + quoted(attempt.banner)
 
 
 def shown(path: Path) -> str:

@@ -1,22 +1,29 @@
-"""A connected socket to an SSH server: name lookup, TCP, ProxyCommand. Says which of them failed; speaks no SSH."""
+"""Connected sockets to an SSH server: name lookup, TCP, ProxyCommand. Says which of them failed; speaks no SSH."""
 
 import asyncio
 import contextlib
 import errno
+import logging
 import os
 import signal
 import socket
 import subprocess
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from mnspawn import errors
+from mnspawn.quoting import quoted
+from mnspawn.transport import addresses
+from mnspawn.transport.addresses import Address
 from mnspawn.transport.match_exec import end, signal_group
 from mnspawn.transport.route import Hop
 from mnspawn.transport.threads import in_daemon_thread
 
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
 _PROXY_END = 0.5  # seconds that proxy commands have to end by themselves
 _LOOKUPS = 32  # names looked up at once: a slow DNS server must not make hosts wait for each other
 _READ_MOST = 131072  # asyncio asks for twice as much; asyncssh copies what it has read ahead twice for every packet
@@ -47,41 +54,83 @@ class Dialler:
         self._lookups = asyncio.Semaphore(_LOOKUPS)
         self._proxies: list[subprocess.Popen[bytes]] = []
 
-    async def open(self, hop: Hop) -> socket.socket:
-        """A socket to the hop's server.
+    async def reach(self, hop: Hop, timeout: float, shake: Callable[[socket.socket, float], Awaitable[T]]) -> T:
+        """What `shake` makes of a socket to the first address of the hop's server with which it works.
+
+        Args:
+            timeout: seconds for each address, `shake` included; while one does not answer the next is tried as well.
+            shake: takes a connected socket, which is then its own, and the deadline by the loop's clock.
 
         Raises:
-            HostError: NameUnknown, NoRoute, ConnectionRefused, ConnectTimeout or another Unreachable.
+            HostError: no address could be used; or what `shake` raised that no other address would change.
         """
+        now = asyncio.get_running_loop().time
         if hop.proxy_command is not None:
-            return self._open_proxy(hop)
-        failure: OSError | None = None
-        for family, kind, protocol, _, address in await self._look_up(hop):
-            sock = QuickSocket(family, kind, protocol)
+            return await shake(self._open_proxy(hop), now() + timeout)
+        untried = await self._look_up(hop, timeout)
+        failures: list[tuple[str, errors.HostError]] = []
+        while (found := await self._first(hop, untried, timeout, failures)) is not None:
+            sock, address, deadline = found
             try:
-                sock.setblocking(False)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if hop.bind_address:
-                    sock.bind((hop.bind_address, 0))
-                await asyncio.get_running_loop().sock_connect(sock, address)
-                return sock
-            except OSError as exc:
-                sock.close()
-                failure = exc
-            except BaseException:
-                sock.close()
-                raise
-        assert failure is not None
-        raise unreachable(failure, hop) from failure
+                return await shake(sock, deadline)
+            except errors.HostError as exc:
+                if not addresses.may_be_elsewhere(exc) or (not untried and not failures):
+                    raise
+                failures.append((address.shown, exc))
+                if untried:
+                    _log.info("%s: %s can't be used, trying the next address: %s", hop.name, address.shown, exc.message)
+        error = addresses.unusable(failures, hop.address, hop.port)
+        raise error from failures[-1][1]
 
-    async def _look_up(self, hop: Hop) -> list[tuple[int, int, int, str, Any]]:
-        ask = partial(socket.getaddrinfo, hop.address, hop.port, hop.family, socket.SOCK_STREAM)
-        with contextlib.suppress(socket.gaierror):  # it is no number, but a name
-            return list(ask(flags=socket.AI_NUMERICHOST))
+    async def _first(
+        self, hop: Hop, untried: list[Address], timeout: float, failures: list[tuple[str, errors.HostError]]
+    ) -> tuple[socket.socket, Address, float] | None:
+        """Connect to whichever answers first; None when none does.
+
+        Takes away from `untried` the one that answered and those that failed, which go to `failures`.
+        """
+        loop = asyncio.get_running_loop()
+        queue = list(untried)
+        running: dict[asyncio.Task[socket.socket], tuple[Address, float]] = {}
         try:
-            async with self._lookups:
-                return list(await in_daemon_thread(ask))
+            while queue or running:
+                if queue and len(running) < addresses.AT_ONCE:
+                    address = queue.pop(0)
+                    task = loop.create_task(_connect(hop, address, timeout), name=f"connect {hop.name}")
+                    running[task] = address, loop.time() + timeout
+                pause = addresses.NEXT_AFTER if queue and len(running) < addresses.AT_ONCE else None
+                done, _ = await asyncio.wait(running, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in running if task in done]:
+                    address, deadline = running[task]
+                    if (exc := task.exception()) is not None:
+                        if not isinstance(exc, OSError):
+                            raise exc
+                        del running[task]
+                        untried.remove(address)
+                        failures.append((address.shown, unreachable(exc, hop)))
+                    else:
+                        del running[task]
+                        untried.remove(address)
+                        return task.result(), address, deadline
+            return None
+        finally:
+            for task in running:
+                task.cancel()
+            if running:
+                await asyncio.wait(running)
+            for task in running:
+                if not task.cancelled() and task.exception() is None:
+                    task.result().close()
+
+    async def _look_up(self, hop: Hop, timeout: float) -> list[Address]:
+        with contextlib.suppress(socket.gaierror):  # it is no number, but a name
+            return addresses.resolved(hop, socket.AI_NUMERICHOST)
+        try:
+            async with asyncio.timeout(timeout), self._lookups:
+                return await in_daemon_thread(partial(addresses.resolved, hop))
+        except TimeoutError:
+            reason = f"its name {hop.address!r} could not be looked up within {timeout:g} s"
+            raise errors.ConnectTimeout(reason, host=hop.name, hint="does the name server answer?") from None
         except (socket.gaierror, UnicodeError) as exc:
             raise name_unknown(exc, hop) from exc
 
@@ -116,6 +165,23 @@ class Dialler:
                 proxy.wait(max(0.0, deadline - time.monotonic()))
             end(proxy)
         self._proxies.clear()
+
+
+async def _connect(hop: Hop, address: Address, timeout: float) -> socket.socket:
+    """A connected socket. Raises OSError."""
+    sock = QuickSocket(address.family, address.kind, address.protocol)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hop.bind_address:
+            sock.bind((hop.bind_address, 0))
+        async with asyncio.timeout(timeout):
+            await asyncio.get_running_loop().sock_connect(sock, address.place)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def name_unknown(exc: Exception, hop: Hop) -> errors.HostError:
@@ -155,14 +221,24 @@ def hung_up(hop: Hop) -> errors.HostError:
     return errors.ConnectionClosed(f"{hop.place} hung up before it said anything", host=hop.name, hint=hint)
 
 
-def timed_out(what: str, hop: Hop) -> errors.HostError:
-    """Nothing came within the connect timeout; `what` says what was waited for."""
+def garbled(exc: UnicodeDecodeError, hop: Hop) -> errors.HostError:
+    """The library could not read what the server said in some other encoding: most often its last words."""
+    said = quoted(bytes(exc.object), before=": it said")
+    error = errors.ConnectionClosed(f"{hop.place} says what can't be read{said}", host=hop.name)
+    error.hint = "sshd's log on the host may say why; --transport openssh takes text of any encoding"
+    error.is_transient = False
+    return error
+
+
+def timed_out(what: str, hop: Hop, said: bytes | str = "") -> errors.HostError:
+    """Nothing came within the connect timeout; `what` says what was waited for, `said` is the server's banner."""
     hint = "is it up, and does a firewall drop packets? --connect-timeout gives it longer"
     if what == NO_AGENT:
         hint = f"its socket is {hop.agent}; IdentityAgent none in ssh_config goes without"
     elif hop.proxy_command is not None and what == NO_SSH:
         what, hint = "nothing comes out of its ProxyCommand", f"see what it says: {hop.proxy_command}"
-    return errors.ConnectTimeout(f"{what} ({hop.place}, {hop.connect_timeout:g} s)", host=hop.name, hint=hint)
+    reason = f"{what} ({hop.place}, {hop.connect_timeout:g} s){quoted(said)}"
+    return errors.ConnectTimeout(reason, host=hop.name, hint=hint)
 
 
 def _config_name() -> str:
