@@ -1,6 +1,7 @@
 """What a host says of itself in HELLO. Reads the system, changes nothing."""
 
 import ctypes
+import glob
 import os
 import socket
 import struct
@@ -12,6 +13,7 @@ from . import devices
 
 # variables whose presence in the host's own environment changes what a contract sets
 WATCHED = (
+    "ACCELERATE_USE_CPU",
     "CUDA_VISIBLE_DEVICES",
     "XPU_VISIBLE_DEVICES",
     "GLOO_SOCKET_IFNAME",
@@ -34,6 +36,7 @@ def collect() -> Dict[str, Any]:
         "lost_devices": found["lost_devices"],
         "device_problem": found["problem"],
         "is_device_doubtful": found["is_doubtful"],
+        "accelerator_nodes": accelerator_nodes(),
         "interfaces": interfaces(),
         "ssh_address": ssh_address(),
         "hostname": socket.gethostname(),
@@ -45,6 +48,30 @@ def collect() -> Dict[str, Any]:
         "time": time.time(),
         "env": {name: os.environ[name] for name in WATCHED if name in os.environ},
     }
+
+
+# Device files by which programs find accelerators that are not counted here: AMD, Intel Gaudi and NPUs, TPUs, Ascend,
+# Cambricon, Moore Threads, Trainium, NVIDIA's Jetson, Windows' subsystem for Linux.
+NODES = (
+    *("kfd", "accel[0-9]*", "accel/accel[0-9]*", "hl[0-9]*", "davinci[0-9]*", "cambricon_dev[0-9]*", "mtgpu.[0-9]*"),
+    *("neuron[0-9]*", "nvhost-gpu", "nvgpu", "dxg"),
+)
+INTEL = "0x8086"
+
+
+def accelerator_nodes(dev: str = "/dev", drm: str = "/sys/class/drm") -> List[str]:
+    """Some device files of accelerators other than NVIDIA's. Intel's processors have graphics, too: on bus 0."""
+    found = [path for pattern in NODES for path in sorted(glob.glob(os.path.join(dev, pattern)))]
+    for path in sorted(glob.glob(os.path.join(drm, "renderD*"))):
+        try:
+            with open(os.path.join(path, "device", "vendor")) as file:
+                is_intel = file.read().strip() == INTEL
+        except OSError:
+            continue  # a device without a bus
+        bus = os.path.basename(os.path.realpath(os.path.join(path, "device"))).split(":")
+        if is_intel and bus[1:2] != ["00"]:
+            found.append(os.path.join(dev, "dri", os.path.basename(path)))
+    return found[:8]
 
 
 def ssh_address() -> str:

@@ -16,6 +16,7 @@ class Site:
         ports: one port a trainer, held on the host.
         devices: accelerator positions the trainers may use (positions inside the host's own visible list).
         device_kind: "gpu", "xpu", ... or "cpu" when there are none.
+        has_accelerators: programs may find some there, whether trainers are given them or not.
     """
 
     host: str
@@ -24,6 +25,7 @@ class Site:
     ports: tuple[int, ...]
     devices: tuple[int, ...] = ()
     device_kind: str = "cpu"
+    has_accelerators: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Pod:
     address: str
     interface: str
     device_kind: str
+    has_accelerators: bool
     trainers: tuple[Trainer, ...]
 
 
@@ -92,5 +95,6 @@ def assign(sites: Sequence[Site], master_port: int, coordinator_port: int) -> La
             trainers.append(Trainer(rank, local_rank, join_endpoint(site.address, port), devices))
             rank += 1
         kind = site.device_kind if has_devices else "cpu"
-        pods.append(Pod(node_rank, site.host, site.address, site.interface, kind, tuple(trainers)))
+        has_accelerators = site.has_accelerators or bool(site.devices)
+        pods.append(Pod(node_rank, site.host, site.address, site.interface, kind, has_accelerators, tuple(trainers)))
     return Layout(tuple(pods), (sites[0].address, master_port), coordinator_port)

@@ -190,15 +190,24 @@ def build(spec: LaunchSpec, layout: Layout, grounds: Sequence[Ground]) -> Launch
         spec.run,
         layout,
         tuple(ground.run_dir for ground in grounds),
+        tuple(_given_on(pod, ground, given) for pod, ground in zip(layout.pods, grounds, strict=True)),
+        (spec.program.target, *spec.program.args),
         attempt=spec.attempt,
         max_restarts=spec.max_restarts,
     )
     unset = contract.SCRUBBED if spec.keep_proxy else (*contract.SCRUBBED, *contract.PROXIES)
     pods = tuple(
-        _plan_pod(spec, scene, contracts, pod, ground, given, unset)
-        for pod, ground in zip(layout.pods, grounds, strict=True)
+        _plan_pod(spec, scene, contracts, pod, ground, unset) for pod, ground in zip(layout.pods, grounds, strict=True)
     )
     return LaunchPlan(spec.run, layout, pods)
+
+
+def _given_on(pod: Pod, ground: Ground, given: dict[str, str]) -> dict[str, str]:
+    """The user's variables of one host, from weak to strong."""
+    env: dict[str, str] = {name: value for name, value in given.items() if isinstance(value, Forwarded)}
+    env |= _checked(ground.host_env, f"{pod.host}: inventory variable")
+    env |= {name: value for name, value in given.items() if not isinstance(value, Forwarded)}
+    return env
 
 
 def _plan_pod(
@@ -207,7 +216,6 @@ def _plan_pod(
     contracts: tuple[contract.Contract, ...],
     pod: Pod,
     ground: Ground,
-    given: dict[str, str],
     unset: tuple[str, ...],
 ) -> PodPlan:
     shares = [chosen.shared(scene, pod) for chosen in contracts]
@@ -217,9 +225,7 @@ def _plan_pod(
     for share in shares:
         defaults |= share.defaults
     env = {name: value for name, value in defaults.items() if name not in ground.environ}
-    env |= {name: value for name, value in given.items() if isinstance(value, Forwarded)}
-    env |= _checked(ground.host_env, f"{pod.host}: inventory variable")
-    env |= {name: value for name, value in given.items() if not isinstance(value, Forwarded)}
+    env |= scene.given[pod.node_rank]
     for share in shares:
         env |= _checked(share.env.items(), f"{pod.host}: contract")
     trainers = []

@@ -124,6 +124,31 @@ def test_devices_without_their_library_are_told(
     assert told["is_doubtful"] == (bool(text) and not is_certain)
 
 
+@pytest.mark.parametrize("node", ["kfd", "davinci0", "accel/accel0", "hl3", "nvhost-gpu", "dxg"])
+def test_accelerators_of_other_vendors_are_seen_and_not_counted(tmp_path: Path, node: str) -> None:
+    (tmp_path / node).parent.mkdir(exist_ok=True)
+    (tmp_path / node).touch()
+    (tmp_path / "null").touch()
+    assert facts.accelerator_nodes(str(tmp_path), str(tmp_path)) == [str(tmp_path / node)]
+
+
+@pytest.mark.parametrize(
+    ("bus", "vendor", "is_seen"),
+    [("0000:00:02.0", "0x8086", False), ("0000:4d:00.0", "0x8086", True), ("0000:4d:00.0", "0x102b", False)],
+    ids=["a processor's graphics", "a card", "another vendor's screen"],
+)
+def test_intels_cards_are_seen_and_its_processors_graphics_are_none(
+    tmp_path: Path, bus: str, vendor: str, is_seen: bool
+) -> None:
+    device = tmp_path / bus
+    device.mkdir()
+    (device / "vendor").write_text(f"{vendor}\n")
+    (tmp_path / "renderD128").mkdir()
+    (tmp_path / "renderD128" / "device").symlink_to(device)
+    expected = [str(tmp_path / "dri" / "renderD128")] if is_seen else []
+    assert facts.accelerator_nodes(str(tmp_path), str(tmp_path)) == expected
+
+
 # -- addresses and names
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from tests.support.controller import REPOSITORY
 
 FRAMEWORKS = ("torch", "paddle", "jax")
+COMMANDS = {"torch": ("torchrun", "accelerate", "deepspeed")}  # Accelerate and DeepSpeed are with torch
 
 
 def environment(framework: str) -> Path:
@@ -18,8 +19,14 @@ def python(framework: str) -> Path:
     return environment(framework) / "bin" / "python"
 
 
+def command(framework: str, name: str) -> Path:
+    """A command of its environment, such as torchrun."""
+    return environment(framework) / "bin" / name
+
+
 def is_installed(framework: str) -> bool:
-    return python(framework).exists()
+    """All of it: the commands that come with it, too."""
+    return all(command(framework, name).exists() for name in ("python", *COMMANDS.get(framework, ())))
 
 
 def seen_by_hosts() -> list[Path]:

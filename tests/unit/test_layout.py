@@ -42,5 +42,5 @@ def test_a_pod_with_fewer_devices_than_trainers_uses_none() -> None:
 
 
 def test_a_layout_is_a_value() -> None:
-    pod = Pod(0, "h1", "10.0.0.1", "eth0", "cpu", (Trainer(0, 0, "10.0.0.1:6070", ()),))
+    pod = Pod(0, "h1", "10.0.0.1", "eth0", "cpu", False, (Trainer(0, 0, "10.0.0.1:6070", ()),))
     assert assign([site("h1", 1)], 29500, 29501) == Layout((pod,), ("10.0.0.1", 29500), 29501)

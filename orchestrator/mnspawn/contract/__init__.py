@@ -26,6 +26,7 @@ DEFAULT = ("torch", "paddle", "jax-address")
 # Variables of a host's own environment that are asked for: when one is set there, a contract's default gives way.
 # (CUDA_VISIBLE_DEVICES and XPU_VISIBLE_DEVICES: the devices in the layout are positions inside them.)
 WATCHED = (
+    "ACCELERATE_USE_CPU",
     "CUDA_VISIBLE_DEVICES",
     "GLOO_SOCKET_IFNAME",
     "NCCL_SOCKET_IFNAME",
@@ -39,6 +40,8 @@ WATCHED = (
 SCRUBBED = (
     *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK"),
     *("ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_*"),
+    *("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_*", "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_RDZV_ID"),
+    "PET_STANDALONE",
     *("PADDLE_*", "POD_IP", "POD_NAME", "DISTRIBUTED_TRAINER_ENDPOINTS", "TRAINER_PORTS_NUM", "TRAINER_IP_PORT_LIST"),
     *("FLAGS_selected_*", "FLAGS_START_PORT", "JAX_COORDINATOR_*", "JAX_LOCAL_DEVICE_IDS", "JAX_PARTITION_INDEX"),
     *("TF_CONFIG", "OMPI_*", "PMI_*", "PMIX_*", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_*", "SLURM_*"),

@@ -1,6 +1,6 @@
 """What a contract is, and what it may know of a run when it decides on variables. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from mnspawn.layout import Layout, Pod, Trainer
@@ -18,6 +18,9 @@ class Scene:
         run_dirs: the run directory on each host, in the order of the pods.
         endpoints: "address:port,..." of every rank, in rank order.
         hosts: "name,..." of every host, in the order of the pods.
+        given: on each host, the variables that the user has given (-x, inventory), in the order of the pods.
+        words: the program and its arguments.
+        is_one_each: there are several hosts, each with one rank.
         attempt: 0 for the first start; counts restarts.
     """
 
@@ -27,6 +30,9 @@ class Scene:
     world_size: int
     endpoints: str
     hosts: str
+    given: tuple[Mapping[str, str], ...] = field(repr=False)
+    words: tuple[str, ...] = field(repr=False)
+    is_one_each: bool
     attempt: int = 0
     max_restarts: int = 0
 
@@ -35,7 +41,16 @@ class Scene:
         return f"{self.run_dirs[pod.node_rank].rstrip('/')}/{name}"
 
 
-def depict(run: str, layout: Layout, run_dirs: tuple[str, ...], *, attempt: int = 0, max_restarts: int = 0) -> Scene:
+def depict(
+    run: str,
+    layout: Layout,
+    run_dirs: tuple[str, ...],
+    given: tuple[Mapping[str, str], ...],
+    words: tuple[str, ...],
+    *,
+    attempt: int = 0,
+    max_restarts: int = 0,
+) -> Scene:
     """The scene of a run whose layout is known."""
     return Scene(
         run=run,
@@ -44,6 +59,9 @@ def depict(run: str, layout: Layout, run_dirs: tuple[str, ...], *, attempt: int 
         world_size=layout.world_size,
         endpoints=",".join(layout.endpoints),
         hosts=",".join(pod.host for pod in layout.pods),
+        given=given,
+        words=words,
+        is_one_each=len(layout.pods) > 1 and all(len(pod.trainers) == 1 for pod in layout.pods),
         attempt=attempt,
         max_restarts=max_restarts,
     )

@@ -1,5 +1,6 @@
 """What torchrun's workers find: torch.distributed's env:// variables and those of torch elastic. Pure."""
 
+from mnspawn.contract import torchrun
 from mnspawn.contract.base import Contract, Scene, Share
 from mnspawn.layout import Pod, Trainer
 
@@ -24,7 +25,10 @@ def _shared(scene: Scene, pod: Pod) -> Share:
     defaults = {
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
         "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+        **torchrun.meeting(scene, pod),
     }
+    if not pod.has_accelerators:
+        defaults["ACCELERATE_USE_CPU"] = "true"  # else Accelerate makes no group there: each rank trains alone
     if len(pod.trainers) > 1:
         defaults["OMP_NUM_THREADS"] = "1"  # else each trainer starts a thread per core
     return Share(env, defaults)

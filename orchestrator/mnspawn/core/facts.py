@@ -133,6 +133,7 @@ class HostFacts:
         ssh_address: where sshd was reached, as the host sees it, "" without SSH.
         netid: the same for all who share a network stack.
         env: variables of the host's own environment that a contract minds.
+        accelerator_nodes: device files of accelerators that `devices` does not count.
         root: folder for runs, "" where none can be written and `root_problem` says why; only runs ask for it. With a
             folder `root_problem` tells of better ones that are somebody else's.
     """
@@ -157,6 +158,7 @@ class HostFacts:
     root_problem: str = ""
     lost_devices: tuple[tuple[int, str], ...] = ()
     is_device_doubtful: bool = False
+    accelerator_nodes: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, said: object) -> Self:
@@ -187,6 +189,7 @@ class HostFacts:
             root_problem=reader.text("root_problem", ""),
             lost_devices=_lost(reader),
             is_device_doubtful=reader.has("is_device_doubtful") and reader.flag("is_device_doubtful"),
+            accelerator_nodes=reader.texts("accelerator_nodes", 8) if reader.has("accelerator_nodes") else (),
         )
 
     @property
@@ -202,9 +205,8 @@ class HostFacts:
     def describe(self) -> dict[str, Any]:
         """As JSON-able values, in the agent's words."""
         told = {**_plain(asdict(self)), "env": dict(self.env)}
-        return {
-            name: value for name, value in told.items() if value or name not in ("lost_devices", "is_device_doubtful")
-        }
+        rare = ("lost_devices", "is_device_doubtful", "accelerator_nodes")
+        return {name: value for name, value in told.items() if value or name not in rare}
 
 
 def _kind(reader: Reader) -> str:

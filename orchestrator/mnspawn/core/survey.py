@@ -2,7 +2,7 @@
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import visible
 from .facts import HostFacts
@@ -129,6 +129,12 @@ def look(view: HostView) -> Sight:
         problem, is_certain = facts.device_problem, not facts.is_device_doubtful
     usable = tuple(at for at in chosen if seen[at] not in lost)
     return Sight(usable, "; ".join(filter(None, [*reasons, problem])), hidden, is_certain, list_problem)
+
+
+def may_have_accelerators(view: HostView) -> bool:
+    """Whether a program may find some, whatever trainers are given, also of vendors whose devices are not counted."""
+    sight = look(replace(view, devices=None))
+    return bool(view.facts.accelerator_nodes or sight.usable or (sight.problem and sight.is_certain))
 
 
 def count_trainers(view: HostView, nproc: int | str | None) -> int:

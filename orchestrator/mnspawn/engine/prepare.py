@@ -306,7 +306,8 @@ class Preparation:
                 unfit.append((view.name, str(exc)))
                 continue
             share = self.shares[index]
-            sites.append(layout.Site(view.name, address, interface, answer.ports, share.devices, share.kind))
+            may_have = survey.may_have_accelerators(view)
+            sites.append(layout.Site(view.name, address, interface, answer.ports, share.devices, share.kind, may_have))
         if unfit:
             raise PlanRefused(unfit, hint="name a network that all hosts share with --network")
         master, coordinator = answers[0].extra_ports[:2]

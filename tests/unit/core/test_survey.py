@@ -11,6 +11,7 @@ from mnspawn.core.survey import (
     choose_address,
     count_trainers,
     interface_of,
+    may_have_accelerators,
     probers_of,
     remark_on,
     share_of,
@@ -73,6 +74,13 @@ def test_a_device_that_is_not_there_makes_the_host_unfit() -> None:
 def test_another_kinds_variable_means_nothing() -> None:
     xpus = view(device_kind="xpu", devices=[{}, {}], env={"CUDA_VISIBLE_DEVICES": "0"})
     assert visible_devices(xpus) == (0, 1)
+
+
+def test_a_program_may_find_accelerators_that_no_trainer_is_given() -> None:
+    assert may_have_accelerators(gpus(2, devices=()))
+    assert may_have_accelerators(view(device_kind="cpu", accelerator_nodes=["/dev/kfd"]))
+    assert not may_have_accelerators(gpus(2, visible=""))
+    assert not may_have_accelerators(view(device_kind="cpu"))
 
 
 # -- how many trainers
