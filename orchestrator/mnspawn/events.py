@@ -71,7 +71,8 @@ class TrainerOutput(Event):
 
 @dataclass(frozen=True, slots=True)
 class TrainerExited(Event):
-    """`code` as Popen.returncode: negative for a signal. `stopped`: our own stop caused it, never blamed."""
+    """`code` as Popen.returncode: negative for a signal. `stopped`: our own stop caused it, never blamed.
+    `raised`: the exception that torch's `record` has noted."""
 
     host: str
     rank: int
@@ -81,6 +82,7 @@ class TrainerExited(Event):
     seconds: float  # it ran
     stopped: bool
     killed: bool  # our KILL was sent before its end
+    raised: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

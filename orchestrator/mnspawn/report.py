@@ -20,6 +20,7 @@ class RankOutcome:
         error: why it could not be started.
         is_disk_full: the disk that takes its output was full when it ended.
         outlived_term: TERM and the whole grace were not enough.
+        raised: the exception that torch's `record` has noted; of torchrun, that of the worker that failed first.
     """
 
     rank: int
@@ -35,6 +36,7 @@ class RankOutcome:
     error: str | None = None
     is_disk_full: bool = False
     outlived_term: bool = False
+    raised: str | None = None
 
     @property
     def has_failed(self) -> bool:

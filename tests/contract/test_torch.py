@@ -152,3 +152,10 @@ def test_accelerate_uses_cpus_where_there_is_nothing_else() -> None:
     unused = assign([Site("a", "10.0.0.1", "eth0", (1,), has_accelerators=True)], 29500, 29501)
     fewer = assign([Site("a", "10.0.0.1", "eth0", (1, 2), (0,), "gpu")], 29500, 29501)
     assert table(environments(unused) + environments(fewer), "ACCELERATE_USE_CPU") == [(None,)] * 3
+
+
+def test_an_error_file_of_the_users_own_stays() -> None:
+    grounds = [Ground("python3", "/runs", "/home/u", host_env=(("TORCHELASTIC_ERROR_FILE", "/mine"),))]
+    plan = build(LaunchSpec("r1", SCRIPT), one_each(["10.0.0.1"]), grounds)
+    (pod,) = plan.pods
+    assert (pod.env | pod.trainers[0].env)["TORCHELASTIC_ERROR_FILE"] == "/mine"

@@ -29,7 +29,16 @@ def launch(cluster: Cluster, source: str, *words: str, each: int = 1, transport:
     for host in cluster:
         host.write("/root/job.py", source)
     words = tuple("/root/job.py" if word == "SCRIPT" else word for word in words)
-    where = ("--hosts", cluster.hosts_option, "--nproc-per-node", str(each), "--transport", transport)
+    where = (
+        "--hosts",
+        cluster.hosts_option,
+        "--nproc-per-node",
+        str(each),
+        "--transport",
+        transport,
+        "--ssh-config",
+        str(cluster.ssh_config),
+    )
     done = cluster.mnspawn(*where, *words, timeout=4 * PATIENCE)
     cluster.wait_idle()
     return done
@@ -73,7 +82,9 @@ def test_torchrun_that_shall_stay_on_its_host_does(framework_cluster: Cluster, o
 
 def test_torchrun_with_a_rendezvous_of_its_own_needs_no_nnodes(framework_cluster: Cluster) -> None:
     line = f"exec {command('torchrun')[1]} --rdzv-backend c10d --rdzv-endpoint $MASTER_ADDR:$MASTER_PORT"
-    words = ("--no-python", "sh", "-c", f"{line} --rdzv-id $MNSPAWN_RUN_ID --nproc-per-node 2 /root/job.py")
+    # a host whose own name is 127.0.1.1 does not know that the store is its own
+    conf = "--rdzv-conf is_host=$((1 - MNSPAWN_NODE_RANK))"
+    words = ("--no-python", "sh", "-c", f"{line} {conf} --rdzv-id $MNSPAWN_RUN_ID --nproc-per-node 2 /root/job.py")
     assert said(launch(framework_cluster, SUM, *words)) == FOUR
 
 

@@ -12,7 +12,7 @@ from ..core.pod import Ended, Finished, PodMachine, PodState, Sweep
 from ..core.trainer import SendSignal, TrainerState
 from ..protocol import messages
 from ..protocol.exits import from_wait_status
-from . import attach, forkserver, libc, native, probe, reaper, rundir, spawner
+from . import attach, forkserver, libc, native, probe, reaper, recorded, rundir, spawner
 from .marks import MarkWriter
 from .prepare import Preparation, without
 from .spool import Spool, Spools, tail_of
@@ -64,6 +64,7 @@ class Supervisor:
         self._ranks_by_pid: Dict[int, int] = {}
         self._forks: Optional[forkserver.ForkServer] = None  # until it has made the trainers
         self._errors: Dict[int, str] = {}
+        self._recorded = recorded.Recorded()
         self._stopped_for: Optional[str] = None  # "asked" by somebody on the host, or "orphaned"
         for notice in self._prepared.notices:
             self._notice(notice)
@@ -148,6 +149,7 @@ class Supervisor:
             for t in native.inward(message["trainers"])
             if t["rank"] in pod.trainers and not pod.trainers[t["rank"]].has_ended
         ]
+        self._recorded.expect(known, prepared.folder.path)
         argv = native.inward(message["argv"])
         if message["is_forked"] and known and sys.platform.startswith("linux"):
             self._fork(known, argv, base)
@@ -308,6 +310,9 @@ class Supervisor:
         now = self._now()
         sizes: List[List[int]] = []
         tail: List[str] = []
+        raised, problem = self._recorded.of(rank) if trainer.code and not trainer.was_stopped else (None, "")
+        if problem:
+            self._notice(problem)
         for spool in self.spools.of(rank):
             self.spools.mark(spool)
             sizes.append([spool.stream, spool.size])
@@ -326,6 +331,7 @@ class Supervisor:
             is_disk_full=self._is_disk_full or self._prepared.folder.is_full(),
             sizes=sizes,
             tail=tail,
+            raised=raised,
         )
         self._leave_output(rank)
 

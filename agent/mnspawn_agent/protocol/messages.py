@@ -107,6 +107,7 @@ def _is_trainer(value: Any) -> bool:
 
 _leftovers = list_of(pair_of(is_pid, is_line))  # pid, what keeps it alive
 _sizes = list_of(pair_of(is_stream, is_count), len(STREAMS))
+NEWER = frozenset([(EXITED, "raised")])  # fields that journals of earlier versions don't have
 _piece: Dict[str, Check] = {"rank": is_rank, "stream": is_stream, "offset": is_count, "count": is_count}
 
 SHAPES: Dict[str, Dict[str, Check]] = {
@@ -137,6 +138,7 @@ SHAPES: Dict[str, Dict[str, Check]] = {
         "is_disk_full": is_bool,
         "sizes": _sizes,
         "tail": list_of(is_line, MAX_TAIL),
+        "raised": or_none(is_line),  # what torch recorded of its exception
     },
     DONE: {
         "leftovers": _leftovers,
@@ -231,6 +233,8 @@ def problem_of(message: Message) -> Optional[str]:
     wrong: List[str] = []
     for name, check in shape.items():
         if name not in message:
+            if (kind, name) in NEWER:
+                continue
             wrong.append("%s is missing" % name)
         elif not check(message[name]):
             wrong.append("%s=%s" % (name, shown(message[name])))

@@ -28,6 +28,7 @@ from mnspawn.events import (
 from mnspawn.logs.fold import rank_set
 from mnspawn.report import RankOutcome, RunReport
 
+RAISED_LINES = 5  # of an exception's message after the first
 TAIL_LINES = 20  # of the failed trainer's stderr: a traceback with its message
 LONGEST_TEXT = 300  # of a command line or a host's error among words of ours, in characters; --json has them whole
 LONGEST_LINE = 1000  # of a tail, in characters: a 64 KiB line would push everything else off the screen
@@ -268,10 +269,20 @@ def _failure(report: RunReport) -> list[str]:
         lines.append(
             f"  the disk of {visible(first.host)} that takes its output was full: what it wrote last can be lost"
         )
+    if first.raised:
+        lines += _recorded(first.raised)
     if first.tail:
         lines.append("  its last lines on stderr:")
         lines += [f"    {_tail_line(line)}" for line in first.tail[-TAIL_LINES:]]
     return lines
+
+
+def _recorded(raised: str) -> list[str]:
+    """What the rank said of its exception; a message of many lines is cut."""
+    head, *more = raised.splitlines() or [""]
+    left = len(more) - RAISED_LINES
+    lines = [f"  torch recorded its error: {_tail_line(head)}", *(f"    {_tail_line(x)}" for x in more[:RAISED_LINES])]
+    return [*lines, f"    ... ({counted(left, 'more line')})"] if left > 0 else lines
 
 
 def _consequences(report: RunReport) -> list[str]:

@@ -35,12 +35,14 @@ def _shared(scene: Scene, pod: Pod) -> Share:
 
 
 def _own(scene: Scene, pod: Pod, trainer: Trainer) -> dict[str, str]:
-    return {
+    env = {
         "RANK": str(trainer.rank),
         "LOCAL_RANK": str(trainer.local_rank),
         "ROLE_RANK": str(trainer.rank),
-        "TORCHELASTIC_ERROR_FILE": scene.path(pod, f"error.{trainer.local_rank}.json"),
     }
+    if "TORCHELASTIC_ERROR_FILE" not in scene.given[pod.node_rank]:
+        env["TORCHELASTIC_ERROR_FILE"] = scene.path(pod, f"error.{trainer.local_rank}.json")
+    return env
 
 
 TORCH = Contract("torch", "RANK, WORLD_SIZE, MASTER_ADDR, ... as torchrun sets them", _shared, _own)

@@ -42,13 +42,14 @@ class RankEntry:
     ended_at: float | None = None
     tail: tuple[str, ...] = ()
     error: str | None = None
+    raised: str | None = None
 
     def outcome(self, host: str, began: float) -> RankOutcome:
         """As the report has it; the ranks were started at `began`."""
         ended = None if self.ended_at is None else self.ended_at - began
         return RankOutcome(
             self.rank, self.local_rank, host, self.pid, self.code, self.seconds, self.stopped, self.killed, ended,
-            self.tail, self.error, self.is_disk_full, self.outlived_term,
+            self.tail, self.error, self.is_disk_full, self.outlived_term, self.raised,
         )  # fmt: skip
 
 

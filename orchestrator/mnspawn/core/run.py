@@ -179,7 +179,7 @@ class RunMachine:
         self._starting.discard(end.rank)
         entry.pid, entry.code, entry.ended_at, entry.seconds = end.pid, end.code, end.at, end.seconds
         entry.stopped, entry.killed, entry.outlived_term = end.stopped, end.killed, end.outlived_term
-        entry.is_disk_full, entry.tail = end.is_disk_full, end.tail
+        entry.is_disk_full, entry.tail, entry.raised = end.is_disk_full, end.tail, end.raised
         name = self._hosts[entry.host].name
         self._note_end(entry, now)
         if end.stopped:

@@ -88,6 +88,7 @@ class Exited:
     is_disk_full: bool
     tail: tuple[str, ...]
     outlived_term: bool = False
+    raised: str | None = None  # as torch's `record` left it
 
 
 @dataclass(frozen=True, slots=True)

@@ -301,6 +301,7 @@ class HostSession:
             message["is_disk_full"],
             tuple(message["tail"]),
             message["outlived_term"],
+            message.get("raised"),
         )
         self._events.append(exited)
         self._waiting[exited.rank] = (exited, dict(message["sizes"]))

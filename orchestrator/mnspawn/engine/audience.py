@@ -64,7 +64,7 @@ class Audience:
             case said.Drained(e):
                 self.tell(
                     seen.TrainerExited(
-                        now, host, e.rank, local_rank(e.rank), e.pid, e.code, e.seconds, e.stopped, e.killed
+                        now, host, e.rank, local_rank(e.rank), e.pid, e.code, e.seconds, e.stopped, e.killed, e.raised
                     )
                 )
             case said.Gap(rank, stream, offset, count):

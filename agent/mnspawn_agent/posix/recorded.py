@@ -1,0 +1,69 @@
+"""What torch's `record` has left of a rank's exception. The file is a program's word: bounded, perhaps anything."""
+
+import json
+import os
+import stat
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+VARIABLE = "TORCHELASTIC_ERROR_FILE"
+MOST = 4 << 20  # bytes of a file: its traceback may have thousands of calls
+LONGEST = 4000  # characters that are told; the rank's stderr has the rest
+
+
+class Unusable(Exception):
+    """There is a file, and it does not say what it should; the text says why."""
+
+
+class Recorded:
+    """Where the ranks of a pod leave their errors."""
+
+    def __init__(self) -> None:
+        self._paths: Dict[int, str] = {}
+
+    def expect(self, trainers: Sequence[Dict[str, Any]], folder: str) -> None:
+        """Learn the paths. A file that the user has chosen is the user's own, and may be of another run."""
+        for trainer in trainers:
+            path = trainer["env"].get(VARIABLE, "")
+            if os.path.dirname(path) == folder:
+                self._paths[trainer["rank"]] = path
+
+    def of(self, rank: int) -> Tuple[Optional[str], str]:
+        """What a rank has recorded, and why that can't be used if it can't."""
+        path = self._paths.get(rank)
+        try:
+            return read(path) if path else None, ""
+        except Unusable as error:
+            return None, "rank %d: the error that torch recorded can't be used: %s: %s" % (rank, path, error)
+
+
+def read(path: str) -> Optional[str]:
+    """`ValueError: no luck`, or None where nothing was recorded.
+
+    torchrun, as a rank, leaves there what its worker that failed first has recorded.
+
+    Raises:
+        Unusable
+    """
+    try:  # not waiting for a writer, should it be a pipe
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unusable(error.strerror or "it can't be opened")
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise Unusable("it is no file")
+    with open(fd, "rb") as file:
+        content = file.read(MOST + 1)
+    if len(content) > MOST:
+        raise Unusable("it is larger than %d MiB" % (MOST >> 20))
+    try:
+        message = json.loads(content.decode("utf-8"))["message"]
+        text = message["message"] if isinstance(message, dict) else message
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Unusable("it is not the JSON that torch writes")
+    if not isinstance(text, str):
+        raise Unusable("its message is no text")
+    if len(text) > LONGEST:
+        text = "%s... (%d more characters)" % (text[:LONGEST], len(text) - LONGEST)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
