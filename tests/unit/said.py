@@ -11,7 +11,6 @@ FACTS: dict[str, Any] = {
     "device_kind": "cpu",
     "devices": [],
     "device_problem": "",
-    "accelerator_nodes": [],
     "interfaces": [["lo", "127.0.0.1"], ["eth0", "10.0.0.1"]],
     "ssh_address": "",
     "hostname": "h1",
