@@ -6,6 +6,7 @@ from mnspawn_inventory import fields, names
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.model import Group, Host, Inventory, SecretRef
 
+WAYS = {"jump": "proxy_command", "proxy_command": "jump"}  # one takes the place of the other
 ALL = "all"  # the group that every host is in
 
 MAX_HOSTS = 100_000  # more comes from a slip in a range, and would only eat memory
@@ -14,9 +15,10 @@ MAX_HOSTS = 100_000  # more comes from a slip in a range, and would only eat mem
 class Values:
     """What one host or group says. Later settings of a field win."""
 
-    __slots__ = ("_settings",)
+    __slots__ = ("_settings", "problem")
 
     def __init__(self) -> None:
+        self.problem: InventoryError | None = None  # why the host can't be used, though others can
         self._settings: dict[str, tuple[object, Origin | None]] = {}
 
     def set(self, field: str, raw: object, place: Origin | None) -> None:
@@ -29,6 +31,8 @@ class Values:
         if check is None:
             raise unknown_key(field, [*fields.FIELDS, "env", "labels"], place)
         self._settings[field] = (check(raw, place), place)
+        if field in WAYS:
+            self._settings.pop(WAYS[field], None)
 
     def set_env(self, name: str, raw: object, place: Origin | None) -> None:
         """Keep a variable for the trainers; `raw` is its text or a SecretRef."""
@@ -137,9 +141,12 @@ class Draft:
             chain = inherited[name]
             settings: dict[str, tuple[object, Origin | None]] = {}
             for layer in [*(group.values for group in chain), values]:
+                for way, other in WAYS.items():
+                    if way in layer:
+                        settings.pop(other, None)
                 settings.update(layer.items())
             own = [group.name for group in chain if group.name != ALL]
-            hosts.append(_make_host(name, place, settings, own))
+            hosts.append(_make_host(name, place, settings, own, values.problem))
         position = {name: number for number, name in enumerate(self._hosts)}
         groups = [
             Group(
@@ -192,7 +199,11 @@ class Draft:
 
 
 def _make_host(
-    name: str, place: Origin | None, settings: dict[str, tuple[object, Origin | None]], groups: list[str]
+    name: str,
+    place: Origin | None,
+    settings: dict[str, tuple[object, Origin | None]],
+    groups: list[str],
+    problem: InventoryError | None,
 ) -> Host:
     plain: dict[str, object] = {}
     env: list[tuple[str, str]] = []
@@ -218,6 +229,7 @@ def _make_host(
         labels=tuple(labels),
         groups=tuple(groups),
         origins=tuple(origins),
+        problem=problem,
         **plain,  # type: ignore[arg-type]  # fields.FIELDS checked each value
     )
     host.check_slots()

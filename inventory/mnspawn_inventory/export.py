@@ -1,6 +1,7 @@
 """Write an inventory as a hostfile, TOML, Ansible YAML, ssh_config or JSON. Says what a format can't hold. Pure."""
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -25,6 +26,7 @@ SSH_KEYWORDS = {
     "port": "Port",
     "identity": "IdentityFile",
     "jump": "ProxyJump",
+    "proxy_command": "ProxyCommand",
 }
 
 
@@ -111,6 +113,8 @@ def to_ssh_config(inventory: Inventory) -> str:
 def ssh_line(field: str, value: object) -> str:
     """A keyword of ssh_config with its value."""
     text = str(value)
+    if field == "proxy_command":  # ssh takes all of the line
+        return f"{SSH_KEYWORDS[field]} {text}"
     if field in ("address", "identity"):
         text = text.replace("%", "%%")  # ssh would take it for a token
     return f'{SSH_KEYWORDS[field]} "{text}"' if " " in text else f"{SSH_KEYWORDS[field]} {text}"
@@ -150,6 +154,8 @@ def _ansible_variables(host: Host) -> dict[str, object]:
             variables[ANSIBLE.get(field, f"mnspawn_{field}")] = value
     if host.jump is not None:
         variables["ansible_ssh_common_args"] = f"-J {host.jump}"  # so that Ansible goes the same way
+    if host.proxy_command is not None:
+        variables["ansible_ssh_common_args"] = shlex.join(["-o", f"ProxyCommand={host.proxy_command}"])
     return variables
 
 

@@ -11,6 +11,8 @@ MAX_DEVICES = 4096
 TRANSPORTS = ("asyncssh", "paramiko", "openssh", "local")
 INTERFACE = re.compile(r"[A-Za-z0-9_.*-]{1,32}")
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+PERCENT = re.compile(r"%(.?)", re.DOTALL)
+TOKENS = ("%", "h", "k", "n", "p", "r")  # ssh_config(5)
 UNSPEAKABLE = re.compile(r"[\x00\ud800-\udfff]")  # NUL ends texts of the system; half a pair of UTF-16 is no letter
 
 
@@ -89,6 +91,14 @@ def jump(raw: object, place: Origin | None) -> str:
     return names.check_jump(raw, place)
 
 
+def proxy_command(raw: object, place: Origin | None) -> str:
+    command = text(raw, "a command", place)
+    for token in PERCENT.findall(command):
+        if token not in TOKENS:
+            raise wrong("not a token of a ProxyCommand", f"%{token}", "one of %h, %n, %p, %r and %%", place)
+    return command
+
+
 def identity(raw: object, place: Origin | None) -> str:
     return text(raw, "a key file", place)
 
@@ -158,6 +168,7 @@ FIELDS: dict[str, Callable[[object, Origin | None], object]] = {
     "port": port,
     "identity": identity,
     "jump": jump,
+    "proxy_command": proxy_command,
     "transport": transport,
     "slots": slots,
     "max_slots": slots,

@@ -53,6 +53,7 @@ class Host:
         network: instead of `data_address`: the network (10.1.0.0/16) or interface (ib0) whose address is taken.
         identity: private key file, as written (`~` allowed).
         jump: hosts to go through, as in `ssh -J`.
+        proxy_command: instead of `jump`: a command that leads there, as ssh_config's ProxyCommand.
         transport: asyncssh, paramiko, openssh or local.
         slots: how many trainers run there.
         max_slots: how many may run there, whatever else is asked for.
@@ -65,6 +66,7 @@ class Host:
         labels: anything else that people note about a host.
         groups: every group that it belongs to, nested ones included, without `all`.
         origins: (field, place) pairs; variables are called `env.NAME`, labels `labels.NAME`.
+        problem: why it can't be used, though other hosts of its inventory can; see `check_usable`.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Host:
     port: int | None = None
     identity: str | None = None
     jump: str | None = None
+    proxy_command: str | None = None
     transport: str | None = None
     slots: int | None = None
     max_slots: int | None = None
@@ -87,6 +90,12 @@ class Host:
     labels: tuple[tuple[str, str], ...] = ()
     groups: tuple[str, ...] = ()
     origins: tuple[tuple[str, Origin], ...] = field(default=(), compare=False, repr=False)
+    problem: InventoryError | None = field(default=None, compare=False, repr=False)
+
+    def check_usable(self) -> None:
+        """Raises InventoryError when something that is said of it could not be read."""
+        if self.problem is not None:
+            raise self.problem
 
     def origin(self, name: str) -> Origin | None:
         """Where the field (or `env.NAME`, `labels.NAME`) was written; `name` itself is where the host is."""

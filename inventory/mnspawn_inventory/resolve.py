@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mnspawn_inventory import names, select
 from mnspawn_inventory.allocation import find_allocation
-from mnspawn_inventory.draft import Draft
+from mnspawn_inventory.draft import WAYS, Draft
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats import OWN, read_into, read_inventory
 from mnspawn_inventory.model import Host, Inventory, Selection
@@ -62,6 +62,8 @@ def resolve(
             chosen = select.choose(text, within, place, strict=is_strict)
         else:  # a name that is not there may be the address of one that is
             chosen = _by_address(select.choose(text, within, place), within, place, strict=is_strict)
+        named = listed if listed is not None else known if inventory is not None else None
+        notes = named.notes if named is not None else ()
         kind, source = ("hosts", "--hosts") if hosts is not None else ("ips", "--ips")
     else:
         allocated = find_allocation(environ) if listed is None and inventory is None else None
@@ -82,9 +84,25 @@ def resolve(
         exclude=_option(exclude, "--exclude"),
         limit=_option(limit, "--limit"),
     )
+    _check_usable(chosen)
     for host in chosen:
         host.check_slots()  # what says its slots may stand elsewhere than what says the most
     return Selection(chosen, kind, source, notes)
+
+
+def _check_usable(hosts: tuple[Host, ...]) -> None:
+    """Raises InventoryError for hosts whose values could not be read, and says how to do without them."""
+    unusable = [host for host in hosts if host.problem is not None]
+    if unusable and len(unusable) < len(hosts):
+        from mnspawn_inventory.nodeset import fold
+
+        problem = unusable[0].problem
+        assert problem is not None
+        problem.hint = (
+            f"write the value out, or leave hosts out that need it: --exclude '{fold(h.name for h in unusable)}'"
+        )
+    for host in unusable:
+        host.check_usable()
 
 
 def _option(value: str | None, name: str) -> tuple[str, Origin] | None:
@@ -162,9 +180,11 @@ def _over(below: Host, above: Host) -> Host:
     said = {
         field.name: value
         for field in dataclass_fields(Host)
-        if field.name not in ("name", "env", "secrets", "labels", "groups", "origins")
+        if field.name not in ("name", "env", "secrets", "labels", "groups", "origins", "problem")
         and (value := getattr(above, field.name)) not in (None, ())
     }
+    ways = {way: None for way, other in WAYS.items() if getattr(above, other) is not None}
+    below = replace(below, **ways)  # type: ignore[arg-type]  # None for fields that may be None
     return replace(
         below,
         env=tuple({**dict(below.env), **dict(above.env)}.items()),

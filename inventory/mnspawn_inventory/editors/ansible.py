@@ -7,11 +7,12 @@ from typing import Any
 from mnspawn_inventory.editors.base import Asked, Document, Settings, wanted_of
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.export import ANSIBLE
-from mnspawn_inventory.formats.ansible import OURS, SSH_ARGS, TEXT_VARIABLES
+from mnspawn_inventory.formats.ansible_fields import OURS, SSH_ARGS, TEXT_VARIABLES
 from mnspawn_inventory.said import settings_of
 
 TABLES = ("env", "labels")
 JUMP = "-J "
+COMMON_ARGS = "ansible_ssh_common_args"  # what Ansible's documentation has for jump hosts
 
 Changes = dict[str, object]  # variable -> value; None takes it away
 
@@ -158,7 +159,7 @@ def _field_changes(key: str, value: object, own: Mapping[str, object]) -> Change
         made = {"ansible_connection": value if is_theirs else None, ours: None if is_theirs else value}
         return {variable: one for variable, one in made.items() if one is not None or variable in own}
     if key == "jump":  # in Ansible's own words, too, so that it goes the same way; other arguments for ssh stay
-        args = next((variable for variable in SSH_ARGS if variable in own), SSH_ARGS[0])
+        args = next((variable for variable in SSH_ARGS if variable in own), COMMON_ARGS)
         if args not in own or str(own[args]).startswith(JUMP):
             made[args] = None if value is None else f"{JUMP}{value}"
     return {**made, ours: value}

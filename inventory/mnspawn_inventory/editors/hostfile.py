@@ -105,7 +105,7 @@ class HostfileDocument(Document):
 
     def _changed(self, word: str, rest: str, host: Host, settings: Settings) -> str:
         """The line with new values: the host's word is written anew, other keys and the comment stay."""
-        said: dict[str, object] = {field: getattr(host, field) for field in WORDS} | settings
+        said: dict[str, object] = {**{field: getattr(host, field) for field in WORDS}, **settings}
         comment = COMMENT.search(rest)
         body = rest[: comment.start()] if comment else rest
         behind = rest[len(body) :]

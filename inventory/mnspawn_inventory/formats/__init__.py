@@ -59,6 +59,8 @@ def read_inventory(
     inventory = draft.finish()
     if not inventory.hosts and inventory.format not in (OWN, "json"):
         raise InventoryError("no hosts", place=Origin(source), expected="at least one host")
+    if inventory.hosts and all(host.problem is not None for host in inventory.hosts):
+        inventory.hosts[0].check_usable()  # nobody can be
     return inventory
 
 

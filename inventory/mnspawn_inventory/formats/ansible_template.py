@@ -29,11 +29,15 @@ class Opaque:
     tag: str
 
 
+class Unevaluated(InventoryError):
+    """A value that only Ansible can tell; hosts that need it can't be used."""
+
+
 def render(name: str, variables: Variables) -> Var:
     """A variable's value with the templates in it replaced.
 
     Raises:
-        InventoryError: a template is more than we evaluate, or names a variable that is not there.
+        Unevaluated: a template is more than we evaluate, or names a variable that is not there.
     """
     value, place = variables[name]
     return _render(value, place, variables, 0), place
@@ -59,7 +63,7 @@ def _render(value: object, place: Origin | None, variables: Variables, depth: in
 
 def _evaluate(expression: str, value: str, place: Origin | None, variables: Variables, depth: int) -> object:
     if depth > MAX_DEPTH:
-        raise InventoryError("a template that leads back to itself", place=place, found=value)
+        raise Unevaluated("a template that leads back to itself", place=place, found=value)
     if environment := ENV.fullmatch(expression):
         return os.environ.get(environment[1], "")
     if default := DEFAULT.fullmatch(expression):
@@ -68,7 +72,7 @@ def _evaluate(expression: str, value: str, place: Origin | None, variables: Vari
         expression = default[1]
     if NAME.fullmatch(expression):
         if expression not in variables:
-            raise InventoryError(
+            raise Unevaluated(
                 f"a template with the unknown variable {expression}",
                 place=place,
                 found=value,
@@ -79,8 +83,8 @@ def _evaluate(expression: str, value: str, place: Origin | None, variables: Vari
     raise _refused(value, place)
 
 
-def _refused(value: str, place: Origin | None) -> InventoryError:
-    return InventoryError(
+def _refused(value: str, place: Origin | None) -> Unevaluated:
+    return Unevaluated(
         "a template that only Ansible can evaluate",
         place=place,
         found=value,

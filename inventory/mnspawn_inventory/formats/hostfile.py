@@ -37,7 +37,7 @@ _MPI_KEYS = {
     "count": "slots",
     "cpu": "slots",
 }
-_OWN_KEYS = {field: field for field in fields.FIELDS if field != "prelude"}
+_OWN_KEYS = {field: field for field in fields.FIELDS if field not in ("prelude", "proxy_command")}
 
 DIALECTS = {
     "hostfile": Dialect({**_MPI_KEYS, **_OWN_KEYS, "username": "user", "ifname": "network"}),

@@ -169,6 +169,9 @@ class _Reader:
         index: int = 0,
         count: int = 1,
     ) -> None:
+        if "jump" in table and "proxy_command" in table:
+            place = self._places.key((*path, "proxy_command"))
+            raise InventoryError("jump is given, too", place=place, found="proxy_command", expected="one of them")
         for key, raw in table.items():
             here = (*path, key)
             place = self._places.value(here)

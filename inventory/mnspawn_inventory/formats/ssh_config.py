@@ -17,6 +17,7 @@ KEYWORD = re.compile(r"\s*([A-Za-z][A-Za-z0-9]*)(?:\s*=\s*|\s+|\s*$)")
 ARGUMENT = re.compile(r'"([^"]*)"|(\S+)')
 TOKEN = re.compile(r"%(.?)")
 TAKEN = {"hostname": "address", "user": "user", "port": "port", "proxyjump": "jump"}
+WAYS = ("proxyjump", "proxycommand")
 MAX_INCLUDES = 16  # readconf.c, READCONF_MAX_DEPTH
 
 Condition = Callable[[str], bool]
@@ -84,16 +85,25 @@ def _take(alias: str, blocks: list[_Block], draft: Draft, place: Origin) -> None
             else:
                 found.setdefault(keyword, word)
     for keyword, target in TAKEN.items():
-        if keyword in found:
+        if keyword in found and (keyword != "proxyjump" or "proxycommand" not in found or _is_first(keyword, found)):
             word = found[keyword]
             expanded = _expanded(word.text, {"h": alias, "n": alias})
             if expanded is not None or target == "address":
                 values.set(target, word.text if expanded is None else expanded, word.place)
+    way = next((keyword for keyword in found if keyword in WAYS), None)  # the first prevents the other
+    if way == "proxycommand" and found[way].text.lower() != "none":
+        values.set("proxy_command", found[way].text, found[way].place)
+    elif way == "proxycommand":
+        values.set("jump", "none", found[way].place)
     if len(identities) == 1 and identities[0].text.lower() != "none":
         address = values.get("address")
         path = _expanded(identities[0].text, {"d": "~", "h": str(address or alias), "n": alias})
         if path is not None:
             values.set("identity", path, identities[0].place)
+
+
+def _is_first(keyword: str, found: dict[str, Word]) -> bool:
+    return next(one for one in found if one in WAYS) == keyword
 
 
 def _expanded(text: str, tokens: dict[str, str]) -> str | None:
@@ -136,7 +146,11 @@ def _read(text: Text, file: _File, outer: Condition, depth: int) -> None:
             block = _Block(block.applies, block.names)  # what follows counts after what was included
             file.blocks.append(block)
         else:
-            block.settings.append((keyword, arguments[0]))
+            value = arguments[0]
+            if keyword == "proxycommand":  # all of the line, quotes and "#" included
+                start = KEYWORD.match(line.text).end()  # type: ignore[union-attr]  # words_of has matched it
+                value = Word(line.text[start:].strip(), line.place(start))
+            block.settings.append((keyword, value))
 
 
 def is_pattern(word: str) -> bool:

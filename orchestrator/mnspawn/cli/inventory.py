@@ -17,6 +17,7 @@ from mnspawn.cli.inventory_files import (
     load,
     print_json,
     print_notes,
+    print_problems,
     target_of,
 )
 from mnspawn.cli.render import print_ours, print_out
@@ -91,6 +92,7 @@ def list_hosts(
     else:
         print_out(table(kept))
     print_notes(found.notes)
+    print_problems(kept)
 
 
 def shown_host(host: Host) -> dict[str, Any]:
@@ -140,6 +142,7 @@ def show(
     else:
         print_out("\n".join(_described(host) for host in kept))
     print_notes(found.notes)
+    print_problems(kept)
 
 
 def _described(host: Host) -> str:
@@ -188,6 +191,8 @@ ssh-config or json.",
     found = load(inventory, hostfile, from_format)
     if hosts:
         found = only(found, chosen(found, hosts, None, None, None))
+    for host in found.hosts:
+        host.check_usable()
     text, notes = export_text(found, "json" if as_json else to)
     if output is None or output == "-":
         print_out(text.encode())
@@ -239,6 +244,8 @@ def validate(
 def _validated(file: str, read: Callable[[], Inventory]) -> dict[str, Any]:
     try:
         found = read()
+        for host in found.hosts:
+            host.check_usable()
     except InventoryError as exc:
         place = exc.place
         error = {

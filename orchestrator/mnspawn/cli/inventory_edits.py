@@ -17,9 +17,9 @@ from mnspawn.cli.inventory_files import (
 from mnspawn_inventory import InventoryError, Origin, read_inventory
 
 SETTINGS = (
-    "KEY=VALUE: address, data_address, network, user, port, identity, jump, transport, slots, max_slots, devices, "
-    "python, workdir, prelude, env.NAME, labels.NAME; env.NAME.env=VARIABLE or env.NAME.file=PATH for a secret; "
-    "KEY= clears it."
+    "KEY=VALUE: address, data_address, network, user, port, identity, jump, proxy_command, transport, slots, "
+    "max_slots, devices, python, workdir, prelude, env.NAME, labels.NAME; env.NAME.env=VARIABLE or "
+    "env.NAME.file=PATH for a secret; KEY= clears it."
 )
 WordsArgument = Annotated[list[str], typer.Argument(metavar="HOSTS... [KEY=VALUE]...", help=SETTINGS)]
 AddressOption = Annotated[str | None, typer.Option("--address", metavar="ADDRESS", help="As address=ADDRESS.")]
@@ -96,6 +96,8 @@ def import_file(
     from mnspawn_inventory.toml_text import runs
 
     found = read_inventory("/dev/stdin" if file == "-" else file, format_name)
+    for host in found.hosts:
+        host.check_usable()
     path = target_of(inventory, None, ())
 
     def work(document: Any) -> list[str]:

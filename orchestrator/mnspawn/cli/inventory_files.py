@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ import typer
 
 from mnspawn.cli.render import print_ours, print_out
 from mnspawn.cli.words import told
-from mnspawn_inventory import Inventory, InventoryError, Origin, read_inventory
+from mnspawn_inventory import Host, Inventory, InventoryError, Origin, read_inventory
 
 FileOption = Annotated[
     str | None, typer.Option("--inventory", "-i", metavar="FILE", help="This file instead of your own inventory.")
@@ -63,6 +63,17 @@ def print_json(document: dict[str, Any]) -> None:
 def print_notes(notes: tuple[str, ...]) -> None:
     for note in notes:
         print_ours(told(note))
+
+
+def print_problems(hosts: Iterable[Host]) -> None:
+    """Say of hosts that can't be used why not."""
+    from mnspawn_inventory.told import Told
+
+    said = Told()
+    for host in hosts:
+        if host.problem is not None:
+            said.say(host.name, None, f"can't be used: {host.problem}")
+    print_notes(tuple(said.notes()))
 
 
 def target_of(inventory: str | None, hostfile: str | None, targets: tuple[str, ...]) -> Path:

@@ -30,7 +30,12 @@ _PLAIN = (
     ("compression", "compression"),
 )
 _ALGORITHMS = {"kex": "kexalgorithms", "ciphers": "ciphers", "macs": "macs", "host keys": "hostkeyalgorithms"}
-_OF_INVENTORY = {"hostname": "address", "proxyjump": "jump", "identityfile": "identity"}
+_OF_INVENTORY = {
+    "hostname": "address",
+    "proxyjump": "jump",
+    "proxycommand": "proxy_command",
+    "identityfile": "identity",
+}
 _OWN = ("data_address", "network", "slots", "max_slots", "devices", "python", "workdir", "prelude")
 _FAMILIES = {0: "any", 2: "inet", 10: "inet6", 30: "inet6"}
 

@@ -28,7 +28,14 @@ KEEP = 200  # finished runs; the hosts keep their own folders by age and size
 UNBORN = 3600.0  # seconds after which a folder without a run is what a killed controller has left
 RUN_FILE, REPORT_FILE = "run.json", "report.json"
 RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_HOST_FIELDS = {f.name for f in fields(Host)} - {"env", "secrets", "origins", "labels", "groups"}  # what reaching needs
+_HOST_FIELDS = {f.name for f in fields(Host)} - {
+    "env",
+    "secrets",
+    "origins",
+    "labels",
+    "groups",
+    "problem",
+}  # what reaching needs
 
 
 @dataclass(frozen=True, slots=True)

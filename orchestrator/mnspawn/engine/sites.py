@@ -82,4 +82,4 @@ async def reach_hosts(
 def target_of(host: Host) -> Target:
     """How SSH reaches a host of the inventory."""
     identity = Path(host.identity).expanduser() if host.identity else None
-    return Target(host.name, host.address, host.user, host.port, identity, host.jump)
+    return Target(host.name, host.address, host.user, host.port, identity, host.jump, host.proxy_command)

@@ -10,7 +10,7 @@ class Target:
     """How one host is reached. None means: as ssh_config says, else the default.
 
     `name` is what people call the host (and the `Host` pattern that ssh_config is asked for); `address` is where it
-    is dialled (default: HostName of ssh_config, else the name).
+    is dialled (default: HostName of ssh_config, else the name). Of `jump` and `proxy_command` one at most is given.
     """
 
     name: str
@@ -19,6 +19,7 @@ class Target:
     port: int | None = None
     identity: Path | None = None
     jump: str | None = None
+    proxy_command: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

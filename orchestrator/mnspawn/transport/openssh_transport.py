@@ -136,7 +136,10 @@ class OpensshTransport:
             return None
         except UnsafeName:
             config = self._router.config(target)
-            way = (target.jump or config.text("proxyjump"), config.text("proxycommand"))
+            way = (
+                target.jump or config.text("proxyjump"),
+                target.proxy_command or config.text("proxycommand"),
+            )
             if any((word or "none").lower() != "none" for word in way):  # ssh has a shell run it
                 raise
             return None
@@ -266,6 +269,8 @@ class OpensshTransport:
             fixed["StrictHostKeyChecking"] = "accept-new" if self._options.host_key_check == ACCEPT_NEW else "yes"
         if target.address is not None:
             fixed["HostName"] = target.address
+        if target.proxy_command is not None:
+            fixed["ProxyCommand"] = target.proxy_command
         for name, value in fixed.items():
             argv += ["-o", f"{name}={value}"]
         way = target.jump if jump is None else None

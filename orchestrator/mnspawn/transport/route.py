@@ -133,6 +133,8 @@ class Router:
         jump, command = self._way(target, config, depth, tokens)
         if target.jump is not None:
             origins["proxyjump"] = _INVENTORY
+        if target.proxy_command is not None:
+            origins["proxycommand"] = _INVENTORY
         if target.identity is not None:
             origins["identityfile"] = _INVENTORY
         return Hop(
@@ -165,6 +167,8 @@ class Router:
         self, target: Target, config: HostConfig, depth: int, tokens: Mapping[str, str]
     ) -> tuple[Hop | None, str | None]:
         """The jump or the ProxyCommand that leads to a host."""
+        if target.proxy_command is not None:
+            return None, target.proxy_command
         jumps, place = target.jump, None
         if jumps is None:
             if (command := config.text("proxycommand")) is not None:

@@ -42,9 +42,10 @@ def test_a_kubernetes_installers_ini(write: Write) -> None:
             "[all:vars]\nansible_ssh_common_args='-o ProxyCommand=\"ssh -W %h:%p -q -i ~/.k ops@bastion -p 2222\"'\n"
         }
     )
-    assert [(host.name, host.address, host.jump) for host in inventory.hosts] == [
-        ("node1", "95.54.0.12", "ops@bastion:2222"),
-        ("node2", "95.54.0.13", "ops@bastion:2222"),
+    command = "ssh -W %h:%p -q -i ~/.k ops@bastion -p 2222"
+    assert [(host.name, host.address, host.jump, host.proxy_command) for host in inventory.hosts] == [
+        ("node1", "95.54.0.12", None, command),
+        ("node2", "95.54.0.13", None, command),
     ]
     assert set(inventory.hosts[0].groups) == {"k8s_cluster", "etcd", "kube_control_plane"}
 

@@ -249,6 +249,49 @@ def test_inventories_are_read_as_ansible_does(case: str, tool: Tool, tmp_path: P
         assert set(own.get("children", [])) == set(group.children)
 
 
+OLD_AND_NEW = """\
+a ansible_host=new.a ansible_ssh_host=old.a ansible_port=1 ansible_ssh_port=2
+b ansible_user=new
+c ansible_ssh_host=old.c ansible_ssh_private_key_file=/old ansible_private_key_file=/new
+d ansible_ssh_args='-o User=args -p 7' ansible_ssh_common_args='-l common -p 8'
+[old]
+b
+[all:vars]
+ansible_user=all
+[old:vars]
+ansible_ssh_user=old
+"""
+
+
+@pytest.mark.parametrize("name", ["a", "b", "c", "d"])
+def test_a_host_is_dialled_where_and_as_whom_ansible_dials_it(name: str, tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "hosts.ini").write_text(OLD_AND_NEW)
+    said = tmp_path / "said"
+    recorder = tmp_path / "ssh"
+    recorder.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" >{said}\nexit 255\n")
+    recorder.chmod(0o755)
+    environ = {
+        "ANSIBLE_HOME": str(tmp_path / "home"),
+        "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"),
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(tmp_path / "cp"),
+        "ANSIBLE_SSH_EXECUTABLE": str(recorder),
+        "LC_ALL": "C.UTF-8",
+    }
+    argv = [tool("ansible"), "-i", str(tmp_path / "hosts.ini"), name, "-m", "raw", "-a", "true"]
+    output_of(*argv, environ=environ, status=None)
+    config = tmp_path / "config"
+    config.touch()
+    dialled = said.read_text().splitlines()
+    asked = output_of("ssh", "-F", str(config), "-G", *dialled[:-1], environ={}).splitlines()
+    theirs = dict(line.split(" ", 1) for line in reversed(asked) if " " in line)
+    (host,) = [host for host in read_inventory(tmp_path / "hosts.ini").hosts if host.name == name]
+    assert (host.address or name, host.user, str(host.port or 22)) == tuple(
+        theirs[key] for key in ("hostname", "user", "port")
+    )
+    if host.identity is not None:
+        assert host.identity == theirs["identityfile"]
+
+
 EDITED = {
     "hosts.ini": "[gpu]\nweb[01:03] http=80  # c\none x='a b'\n[gpu:vars]\nansible_user=u\n[top:children]\ngpu\n",
     "hosts.yml": "top:\n  children:\n    gpu:\n      hosts:\n        web[01:03]: {http: 80}  # c\n        one:\n"

@@ -1,0 +1,154 @@
+"""What we take of a host from Ansible's variables, and what is told about them. Pure."""
+
+import sys
+from pathlib import Path
+
+from mnspawn_inventory import fields
+from mnspawn_inventory.draft import Values
+from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.formats import ssh_args
+from mnspawn_inventory.formats.ansible_template import Opaque, Unevaluated, Variables, render
+from mnspawn_inventory.said import as_secret
+from mnspawn_inventory.told import Told
+
+# our field -> variables of Ansible's that say it, the old names first: Ansible takes the last of a list
+TEXT_VARIABLES = {
+    "address": ("ansible_ssh_host", "ansible_host"),
+    "port": ("ansible_ssh_port", "ansible_port"),
+    "user": ("ansible_ssh_user", "ansible_user"),
+    "identity": ("ansible_ssh_private_key_file", "ansible_private_key_file"),
+    "python": ("ansible_python_interpreter",),
+}
+DISCOVERED = ("auto", "auto_silent", "auto_legacy", "auto_legacy_silent")  # values that name no interpreter
+CONNECTIONS = {
+    "local": "local",
+    "ansible.builtin.local": "local",
+    "paramiko": "paramiko",
+    "paramiko_ssh": "paramiko",
+    "ansible.builtin.paramiko_ssh": "paramiko",
+    "ssh": None,
+    "ansible.builtin.ssh": None,
+    "smart": None,
+}
+# in the order in which Ansible puts them on ssh's command line, where the first value of a setting counts
+SSH_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
+BEFORE = SSH_ARGS[0]  # stands before user and port of the variables
+PARAMIKO_PROXY = "ansible_paramiko_proxy_command"
+OURS = "mnspawn_"  # our own fields as Ansible variables: mnspawn_slots, mnspawn_env, ...
+USED = frozenset(
+    [*(name for group in TEXT_VARIABLES.values() for name in group), "ansible_connection", *SSH_ARGS, PARAMIKO_PROXY]
+)
+
+
+def is_used(variable: str) -> bool:
+    """Whether a variable says something to us; the others are Ansible's own business."""
+    return variable in USED or variable.startswith(OURS)
+
+
+def take(name: str, variables: Variables, values: Values, told: Told) -> None:
+    """Set what we know of a host from its merged variables.
+
+    What only Ansible can evaluate makes this host unusable, and no other.
+    """
+    try:
+        _Taker(name, variables, values, told).take()
+    except Unevaluated as exc:
+        values.problem = exc
+
+
+class _Taker:
+    def __init__(self, name: str, variables: Variables, values: Values, told: Told) -> None:
+        self._name = name
+        self._variables = variables
+        self._known = {
+            **variables,
+            "inventory_hostname": (name, None),
+            "inventory_hostname_short": (name.split(".")[0], None),
+            "ansible_playbook_python": (sys.executable, None),  # the one that reads this
+        }
+        self._values = values
+        self._told = told
+
+    def take(self) -> None:
+        for target, candidates in TEXT_VARIABLES.items():
+            self._text(target, [name for name in candidates if name in self._variables])
+        if "ansible_connection" in self._variables:
+            raw, place = render("ansible_connection", self._known)
+            if raw not in CONNECTIONS:
+                self._told.say(self._name, place, f"the connection {raw!r} is not SSH")
+            elif CONNECTIONS[str(raw)] is not None:
+                self._values.set("transport", CONNECTIONS[str(raw)], place)
+        self._arguments()
+        for variable in self._variables:
+            if variable.startswith(OURS):
+                raw, place = render(variable, self._known)
+                folder = Path(str(self._variables["inventory_dir"][0]))
+                _set_own(self._values, variable[len(OURS) :], raw, place, folder)
+
+    def _text(self, target: str, candidates: list[str]) -> None:
+        """The first that says something counts; another value under the other name is told."""
+        for position, variable in enumerate(candidates):
+            raw, place = render(variable, self._known)
+            if target == "python" and raw in DISCOVERED:
+                return
+            if raw not in (None, ""):
+                text = _as_text(raw, variable, place)
+                self._values.set(target, text, place)
+                for other in candidates[position + 1 :]:
+                    self._compare(variable, text, place, other)
+                return
+
+    def _compare(self, variable: str, text: str, place: Origin | None, other: str) -> None:
+        try:
+            raw, where = render(other, self._known)
+        except InventoryError:  # nobody asks for it
+            return
+        if raw not in (None, "") and str(raw) != text:
+            source = "" if place is None else f" ({place})"
+            self._told.say(
+                self._name, where, f"{other} is {str(raw)!r}, but Ansible uses {variable}, which is {text!r}{source}"
+            )
+
+    def _arguments(self) -> None:
+        """What the arguments for ssh say: a way to the host first, then what the variables don't say."""
+        is_set = "jump" in self._values or "proxy_command" in self._values
+        for variable in SSH_ARGS:
+            if variable not in self._variables:
+                continue
+            raw, place = render(variable, self._known)
+            if raw is None:
+                continue
+            found = ssh_args.read(_as_text(raw, variable, place) if raw != "" else "", place)
+            if found.way is not None and not is_set:
+                self._values.set(*found.way, place)
+                is_set = True
+            for target, value in found.settings.items():
+                if target not in self._values or (variable == BEFORE and target in ("user", "port")):
+                    self._values.set(target, value, place)
+            if found.unused:
+                self._told.say(self._name, place, f"not used of {variable}: {', '.join(found.unused)}")
+        if PARAMIKO_PROXY in self._variables and self._values.get("transport") == "paramiko":
+            raw, place = render(PARAMIKO_PROXY, self._known)
+            if raw not in (None, ""):
+                self._values.set(*ssh_args.way_of_command(_as_text(raw, PARAMIKO_PROXY, place), place), place)
+
+
+def _set_own(values: Values, target: str, raw: object, place: Origin | None, folder: Path) -> None:
+    if isinstance(raw, Opaque):
+        raise Unevaluated(f"not a value for {OURS}{target}", place=place, found=raw.tag, expected="plain values")
+    if target in ("env", "labels"):
+        if not isinstance(raw, dict):
+            raise fields.wrong(f"not a table for {OURS}{target}", raw, "names and values", place)
+        for name, value in raw.items():
+            setter = values.set_env if target == "env" else values.set_label
+            setter(str(name), as_secret(value, place, folder) if target == "env" else value, place)
+        return
+    values.set(target, raw, place)
+
+
+def _as_text(raw: object, variable: str, place: Origin | None) -> str:
+    if isinstance(raw, Opaque):
+        raise Unevaluated(f"not a value for {variable}", place=place, found=raw.tag, expected="plain text")
+    if isinstance(raw, bool) or not isinstance(raw, str | int):
+        raise InventoryError(f"not a value for {variable}", place=place, found=str(raw), expected="plain text")
+    return str(raw)
