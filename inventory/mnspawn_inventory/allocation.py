@@ -115,7 +115,7 @@ def _lsf(environ: Mapping[str, str]) -> Draft | None:
             "a host without its number of slots", place=place, found=words[-1], expected="host N host N ..."
         )
     for name, count in zip(words[::2], words[1::2], strict=True):
-        values = draft.host(name, place)
+        values = draft.host(names.check_host(name, place), place)
         before = values.get("slots")
         values.set("slots", fields.slots(count, place) + (before if isinstance(before, int) else 0), place)
     return draft

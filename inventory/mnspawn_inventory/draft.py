@@ -96,7 +96,7 @@ class Draft:
         known = self._hosts.get(name)
         if known is not None:
             return known[0]
-        bare = names.check_host(name, place)
+        bare = names.check_name(name, place)
         if bare != name:  # an IPv6 address in brackets
             return self.host(bare, place)
         if len(self._hosts) >= MAX_HOSTS:
@@ -106,11 +106,11 @@ class Draft:
         return values
 
     def has_host(self, name: str) -> bool:
-        return name.strip("[]") in self._hosts
+        return _unbracketed(name) in self._hosts
 
     def place_of(self, name: str) -> Origin | None:
         """Where the host was first written."""
-        return self._hosts[name.strip("[]")][1]
+        return self._hosts[_unbracketed(name)][1]
 
     def group(self, name: str, place: Origin | None) -> GroupDraft:
         """The group, made where it is new; the name is checked."""
@@ -206,6 +206,8 @@ def _make_host(
     problem: InventoryError | None,
 ) -> Host:
     plain: dict[str, object] = {}
+    if not names.is_plain(name):
+        settings = _with_name(name, place, settings)
     env: list[tuple[str, str]] = []
     secrets: list[tuple[str, SecretRef]] = []
     labels: list[tuple[str, str]] = []
@@ -234,6 +236,33 @@ def _make_host(
     )
     host.check_slots()
     return host
+
+
+def _with_name(
+    name: str, place: Origin | None, settings: dict[str, tuple[object, Origin | None]]
+) -> dict[str, tuple[object, Origin | None]]:
+    """The settings with the user and port that the name itself says.
+
+    Raises:
+        InventoryError: they say something else.
+    """
+    endpoint = names.endpoint_of(name)
+    said = {"user": endpoint.user, "port": endpoint.port}
+    completed = dict(settings)
+    for field, value in said.items():
+        if value is None:
+            continue
+        found, where = settings.get(field, (value, place))
+        if found != value:
+            expected = f"{value}, as in its name"
+            raise InventoryError(f"another {field} than {name} has", place=where, found=str(found), expected=expected)
+        completed[field] = (value, where)
+    return completed
+
+
+def _unbracketed(name: str) -> str:
+    """An IPv6 address without its brackets; another name as it is."""
+    return name[1:-1] if name.startswith("[") and name.endswith("]") else name
 
 
 def unknown_key(key: str, known: Iterable[str], place: Origin | None) -> InventoryError:

@@ -1,11 +1,12 @@
 """Write an inventory as a hostfile, TOML, Ansible YAML, ssh_config or JSON. Says what a format can't hold. Pure."""
 
 import json
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from mnspawn_inventory import fields
+from mnspawn_inventory import fields, names
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.model import Group, Host, Inventory
 from mnspawn_inventory.said import own_hosts, settings_of
@@ -90,7 +91,7 @@ def to_hostfile(inventory: Inventory) -> str:
     """`[user@]name [slots=N] [max_slots=N]`; a port makes it a URL, so that it is not taken for slots."""
     lines = []
     for host in inventory.hosts:
-        name = f"[{host.name}]" if ":" in host.name else host.name
+        name = f"[{host.ssh_name}]" if ":" in host.ssh_name else host.ssh_name
         user = f"{host.user}@" if host.user else ""
         name = user + name if host.port is None else f"ssh://{user}{name}:{host.port}"
         counts = {"slots": host.slots, "max_slots": host.max_slots}
@@ -102,12 +103,19 @@ def to_ssh_config(inventory: Inventory) -> str:
     """One `Host` for each host, with what ssh needs to reach it."""
     lines = []
     for host in inventory.hosts:
-        lines.append(f"Host {host.name}")
+        lines.append(f"Host {plain_name(host.name)}")
         for field in SSH_KEYWORDS:
             value = getattr(host, field)
+            if field == "address" and value is None and not names.is_plain(host.name):
+                value = host.ssh_name
             if value is not None:
                 lines.append(f"    {ssh_line(field, value)}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def plain_name(name: str) -> str:
+    """A host's name for formats in which a name says neither user nor port: `me@h:2201` is `me-h-2201`."""
+    return name if names.is_plain(name) else re.sub(r"[^A-Za-z0-9_.]+", "-", name.removeprefix("ssh://")).strip("-")
 
 
 def ssh_line(field: str, value: object) -> str:
@@ -122,9 +130,9 @@ def ssh_line(field: str, value: object) -> str:
 
 def only(inventory: Inventory, hosts: Sequence[Host]) -> Inventory:
     """The inventory with these hosts only, and groups cut down to them."""
-    names = {host.name for host in hosts}
+    kept = {host.name for host in hosts}
     groups = tuple(
-        replace(group, hosts=tuple(name for name in group.hosts if name in names)) for group in inventory.groups
+        replace(group, hosts=tuple(name for name in group.hosts if name in kept)) for group in inventory.groups
     )
     return replace(inventory, hosts=tuple(hosts), groups=groups)
 
@@ -142,7 +150,8 @@ def to_ansible(inventory: Inventory) -> str:
 
 
 def _ansible_name(name: str) -> str:
-    return f"[{name}]" if ":" in name else name
+    plain = plain_name(name)
+    return f"[{plain}]" if ":" in plain else plain
 
 
 def _ansible_variables(host: Host) -> dict[str, object]:
@@ -152,6 +161,8 @@ def _ansible_variables(host: Host) -> dict[str, object]:
             variables["ansible_connection"] = value
         else:
             variables[ANSIBLE.get(field, f"mnspawn_{field}")] = value
+    if host.address is None and not names.is_plain(host.name):
+        variables["ansible_host"] = host.ssh_name
     if host.jump is not None:
         variables["ansible_ssh_common_args"] = f"-J {host.jump}"  # so that Ansible goes the same way
     if host.proxy_command is not None:

@@ -14,9 +14,6 @@ OPERATORS = ",!&^"
 # "2" in "a:0,2@b" goes on with the devices of a
 DEVICES_TAIL = re.compile(r"[0-9]+(?:-[0-9]+)?", re.ASCII)
 NUMBERS = re.compile(r"[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*", re.ASCII)
-# Nobody has so many trainers on one host; many write user@host:2222 when they mean a port.
-FIRST_PORT = 1024
-SSH_PORT = "22"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +55,9 @@ def parse(text: str, place: Origin | None, is_host: Callable[[str], bool]) -> li
         raise InventoryError("no hosts", place=place, found=text, expected="host names, separated by commas")
     operands: list[Operand] = []
     for operator, piece in _pieces(text, place):
+        if not names.is_plain(piece) and is_host(piece):  # alice@h or h:2201 as it stands in the inventory
+            operands.append(Operand(operator, piece, piece))
+            continue
         parts = _deepspeed(piece, is_host)
         for part in parts:
             operands.append(_operand(operator, part, place, is_deepspeed=len(parts) > 1))
@@ -148,7 +148,7 @@ def port_of(numbers: str | None, has_user_or_brackets: bool) -> int | None:
     if numbers is None or not (numbers.isascii() and numbers.isdigit()) or len(numbers) > 5:
         return None
     number = int(numbers)
-    if FIRST_PORT <= number <= names.MAX_PORT or (has_user_or_brackets and numbers == SSH_PORT):
+    if names.FIRST_PORT <= number <= names.MAX_PORT or (has_user_or_brackets and number == names.SSH_PORT):
         return number
     return None
 

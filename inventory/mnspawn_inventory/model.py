@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mnspawn_inventory import names
 from mnspawn_inventory.errors import InventoryError, Origin
 
 
@@ -47,7 +48,8 @@ class Host:
     """One host. None means: not said here, so ssh_config, the host itself or a default decides.
 
     Attributes:
-        name: what people call it, and what ssh_config is asked for.
+        name: what people call it, and each host of an inventory has its own: the name that ssh_config is asked for,
+            where several hosts have that one with what tells them apart (`alice@h`, `h:2201`, `[::1]:2201`).
         address: where SSH dials it (control address).
         data_address: where the trainers of other hosts reach it.
         network: instead of `data_address`: the network (10.1.0.0/16) or interface (ib0) whose address is taken.
@@ -96,6 +98,16 @@ class Host:
         """Raises InventoryError when something that is said of it could not be read."""
         if self.problem is not None:
             raise self.problem
+
+    @property
+    def ssh_name(self) -> str:
+        """What ssh_config is asked for: the name without user and port."""
+        return names.endpoint_of(self.name).host
+
+    @property
+    def endpoint(self) -> names.Endpoint:
+        """What must be the same in two hosts that are one."""
+        return names.Endpoint(self.ssh_name, self.user, self.port)
 
     def origin(self, name: str) -> Origin | None:
         """Where the field (or `env.NAME`, `labels.NAME`) was written; `name` itself is where the host is."""

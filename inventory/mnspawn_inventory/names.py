@@ -1,6 +1,7 @@
 """Names of hosts, users and groups, ports, and `user@host:port` forms: what is one and what is not. Pure."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mnspawn_inventory.errors import InventoryError, Origin
@@ -17,6 +18,9 @@ IPV4 = re.compile(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}", re.ASCII)
 
 MAX_NAME = 253  # RFC 1035, 2.3.4
 MAX_PORT = 65535
+SSH_PORT = 22
+# Nobody has so many trainers on one host; many write user@host:2222 when they mean a port.
+FIRST_PORT = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,66 @@ def check_host(text: str, place: Origin | None) -> str:
     )
 
 
+def check_name(text: str, place: Origin | None) -> str:
+    """A host's name in an inventory: a host name or address, with the user and port that tell it from others there.
+
+    Raises:
+        InventoryError: it is none.
+    """
+    if is_plain(text):
+        return check_host(text, place)
+    endpoint = parse_endpoint(text, place)
+    if not _is_url(text) and _could_be_slots(endpoint):
+        raise InventoryError(
+            "not a host name", place=place, found=text, hint=f"slots are a setting, a low port is written ssh://{text}"
+        )
+    return label_of(endpoint)
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name says neither a user nor a port."""
+    return "@" not in name and (":" not in name or is_ipv6(name.strip("[]")))
+
+
+def label_of(endpoint: "Endpoint") -> str:
+    """An endpoint as a host's name: `user@host:port` with what it says, an IPv6 address before a port in brackets."""
+    host = endpoint.host
+    if endpoint.port is not None:
+        host = f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
+    name = host if endpoint.user is None else f"{endpoint.user}@{host}"
+    return f"ssh://{name}" if _could_be_slots(endpoint) else name
+
+
+def _could_be_slots(endpoint: "Endpoint") -> bool:
+    """Whether `host:number` would not be taken for a host and its port."""
+    return endpoint.port is not None and endpoint.port < FIRST_PORT and endpoint.port != SSH_PORT
+
+
+def _is_url(text: str) -> bool:
+    return text[:6].lower() == "ssh://"
+
+
+def endpoint_of(name: str) -> "Endpoint":
+    """What a host's name says; the name has been checked."""
+    return Endpoint(name) if is_plain(name) else parse_endpoint(name, None)
+
+
+def tell_apart(endpoints: Iterable["Endpoint"]) -> dict["Endpoint", str]:
+    """A name for each endpoint: its host, with its port or user, or both, where others have the same host."""
+    at: dict[str, list[Endpoint]] = {}
+    for endpoint in dict.fromkeys(endpoints):
+        at.setdefault(endpoint.host, []).append(endpoint)
+    found = {}
+    for host, those in at.items():
+        has_ports = len({one.port for one in those}) == len(those)
+        has_users = len({one.user for one in those}) == len(those)
+        for one in those:
+            user = None if has_ports else one.user
+            port = None if has_users and not has_ports else one.port
+            found[one] = host if len(those) == 1 else label_of(Endpoint(host, user, port))
+    return found
+
+
 def check_user(text: str, place: Origin | None) -> str:
     """The user name. Raises InventoryError when it is none."""
     if USER_NAME.fullmatch(text):
@@ -112,7 +176,7 @@ def parse_endpoint(text: str, place: Origin | None) -> Endpoint:
     """
     shift = 0
     rest = text
-    if rest[:6].lower() == "ssh://":
+    if _is_url(rest):
         shift = 6
         rest = rest[6:].rstrip("/")
     user, at, address = rest.rpartition("@")

@@ -6,6 +6,7 @@ from typing import Any
 
 from mnspawn_inventory.draft import MAX_HOSTS
 from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.names import is_plain
 
 PIECE = re.compile(r"([0-9]+)(?:-([0-9]+)(?:/([0-9]+))?)?", re.ASCII)
 LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.ASCII)
@@ -18,7 +19,8 @@ MAX_FOLDED = 300
 
 def has_range(text: str) -> bool:
     """Whether it has brackets that are no IPv6 address's."""
-    return "[" in text and not (text.startswith("[") and ":" in text.partition("]")[0])
+    host = text.removeprefix("ssh://").rpartition("@")[2]
+    return "[" in text and not (host.startswith("[") and ":" in host.partition("]")[0])
 
 
 def expand(pattern: str, place: Origin | None) -> list[str]:
@@ -91,10 +93,14 @@ def glob_pattern(pattern: str, place: Origin | None) -> "re.Pattern[str]":
 
 
 def fold(names: Iterable[str]) -> str:
-    """The names as one short text with ranges: sorted, each once, IPv6 addresses in brackets."""
+    """The names as one short text with ranges: sorted, each once, IPv6 addresses in brackets.
+
+    Names that say a user or a port stay as they are, behind the others.
+    """
     given = list(names)
-    addresses = [f"[{name}]" for name in given if ":" in name]
-    plain = [name for name in given if ":" not in name] if addresses else given
+    apart = [name for name in given if ":" in name or "@" in name]
+    plain = [name for name in given if ":" not in name and "@" not in name] if apart else given
+    addresses = [f"[{name}]" if is_plain(name) else name for name in apart]
     if len(plain) < 2:
         folded = plain
     elif len(plain) > MAX_FOLDED and any(len(NUMBERS.findall(name)) > 1 for name in plain):

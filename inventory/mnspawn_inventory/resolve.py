@@ -168,7 +168,13 @@ def _completed(listed: Inventory, known: Inventory | None) -> Inventory:
     if known is None or known is listed:
         return listed
     there = {host.name: host for host in known.hosts}
-    hosts = tuple(_over(there[host.name], host) if host.name in there else host for host in listed.hosts)
+    by_endpoint = {host.endpoint: host for host in known.hosts}
+
+    def completed(host: Host) -> Host:
+        below = there.get(host.name) or by_endpoint.get(host.endpoint) or there.get(host.ssh_name)
+        return host if below is None else replace(_over(below, host), name=host.name)
+
+    hosts = tuple(map(completed, listed.hosts))
     groups = tuple(listed.groups) + tuple(
         group for group in known.groups if group.name not in {one.name for one in listed.groups}
     )
@@ -210,13 +216,13 @@ def _by_address(hosts: tuple[Host, ...], known: Inventory | None, place: Origin,
     by_address = {address: one for one in reversed(inventory) for address in (one.address, one.data_address) if address}
     found: dict[str, Host] = {}
     for host in hosts:
-        one = host
-        if host.name not in there and names.is_address(host.name):
-            one = replace(host, data_address=host.name)
-            if host.name in by_address:
-                one = _over(by_address[host.name], one)
-        elif names.is_address(host.name) and host.data_address is None:
-            one = replace(host, data_address=host.name)
+        one, address = host, host.ssh_name
+        if host.name not in there and names.is_address(address):
+            one = replace(host, data_address=address)
+            if address in by_address:
+                one = _over(by_address[address], one)
+        elif names.is_address(address) and host.data_address is None:
+            one = replace(host, data_address=address)
         if strict and one.name not in there:
             raise select.unknown(host.name, there, known, place)
         if one.name in found:

@@ -3,7 +3,8 @@
 Order is what was written: an expression's for --hosts, the list's own for the others.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,9 +19,9 @@ NOWHERE = Inventory(())
 
 @dataclass(frozen=True, slots=True)
 class _Pick:
-    """A host that an operand named, and the last operand that said something about it."""
+    """A host that operands named, with what the last one that says something of it says."""
 
-    name: str
+    host: Host
     operand: Operand
 
 
@@ -35,32 +36,77 @@ def choose(
     Raises:
         InventoryError: no hosts, no host names, a host written twice, an unknown group, bad slots.
     """
-    known = {host.name: host for host in (inventory or NOWHERE).hosts}
+    known = Lookup((inventory or NOWHERE).hosts)
 
-    def found(name: str, operand: Operand) -> bool:
-        if name in known:
-            return True
+    def found(name: str, operand: Operand) -> list[Host]:
+        if there := known.find(name, operand):
+            return there
         if strict:
-            raise unknown(name, known, inventory, place)
-        names.check_host(name, place)
-        return True
+            raise unknown(_said(name, operand), known.names, inventory, place)
+        return [Host(names.check_host(name, place), origins=() if place is None else (("name", place),))]
 
     operands = parse(expression, place, known.__contains__)
     picks = _evaluate(operands, inventory or NOWHERE, place, found, refuse_repeats=True)
     if not picks:
         raise InventoryError("no hosts are left", place=place, found=expression, expected="at least one host")
-    return tuple(_decorate(known.get(pick.name) or _plain(pick.name, place), pick.operand, place) for pick in picks)
+    return told_apart([_decorate(pick.host, pick.operand, place) for pick in picks], place)
 
 
-def _plain(name: str, place: Origin | None) -> Host:
-    return Host(name, origins=() if place is None else (("name", place),))
+class Lookup:
+    """Hosts by what people write for them: their names, or addresses with the user and port that they have."""
+
+    def __init__(self, hosts: Iterable[Host]) -> None:
+        self.names = {host.name: host for host in hosts}
+        self._labelled: dict[str, list[Host]] = {}
+        for host in self.names.values():
+            if not names.is_plain(host.name):
+                self._labelled.setdefault(host.ssh_name, []).append(host)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def find(self, name: str, operand: Operand) -> list[Host]:
+        """The hosts that an operand means by a name; all hosts of an address where it says neither user nor port."""
+        exact = [self.names[name]] if name in self.names else []
+        labelled = self._labelled.get(name, ())
+        if operand.user is None and operand.port is None:
+            return exact or list(labelled)
+        fitting = [host for host in (*exact, *labelled) if _fits(host, operand)]
+        return fitting or exact
+
+
+def _said(name: str, operand: Operand) -> str:
+    return names.label_of(names.Endpoint(name, operand.user, operand.port))
+
+
+def _fits(host: Host, operand: Operand) -> bool:
+    """Whether the host is the one that an operand with a user or a port means."""
+    has_port = operand.port is None or host.port == operand.port
+    has_user = operand.user is None or host.user == operand.user or (host.user is None and operand.port is not None)
+    return has_port and has_user
+
+
+def told_apart(hosts: Sequence[Host], place: Origin | None = None) -> tuple[Host, ...]:
+    """The hosts, with names of their own for those of one name that differ in user or port.
+
+    Raises:
+        InventoryError: two of them don't.
+    """
+    counted = Counter(host.name for host in hosts)
+    if len(counted) == len(hosts):
+        return tuple(hosts)
+    ends = Counter(host.endpoint for host in hosts if counted[host.name] > 1)
+    if repeated := next((end for end, times in ends.items() if times > 1), None):
+        raise _repeated(repeated, place)
+    told = names.tell_apart(ends)
+    return tuple(replace(host, name=told[host.endpoint]) if counted[host.name] > 1 else host for host in hosts)
 
 
 def _decorate(host: Host, operand: Operand, place: Origin | None) -> Host:
     """The host with what the operand says about user, port, slots and devices."""
     slots, devices = slots_and_devices(operand, place)
     said = {"user": operand.user, "port": operand.port, "slots": slots, "devices": devices}
-    given = {field: value for field, value in said.items() if value is not None}
+    given = {field: value for field, value in said.items() if value not in (None, getattr(host, field))}
     if not given:
         return host
     if host.devices is not None and devices is not None:
@@ -101,33 +147,30 @@ def _picked(
     expression: str, hosts: Sequence[Host], inventory: Inventory | None, place: Origin
 ) -> dict[str, list[Operand]]:
     """Every operand that speaks of a host, by host."""
-    known = {host.name: host for host in hosts}
+    known = Lookup(hosts)
     elsewhere = {host.name for host in (inventory or NOWHERE).hosts}
 
-    def found(name: str, operand: Operand) -> bool:
-        if name in known:
-            return True
+    def found(name: str, operand: Operand) -> list[Host]:
+        there = known.find(name, operand)
+        if there and ((operand.user is None and operand.port is None) or any(_fits(host, operand) for host in there)):
+            return there
         if name in elsewhere and not operand.is_literal:
-            return False  # a group may have hosts that don't take part
-        raise unknown(name, known, None, place)
+            return []  # a group may have hosts that don't take part
+        if there:
+            has = " and ".join(names.label_of(host.endpoint) for host in there)
+            raise InventoryError("no host has such a user or port", place=place, found=operand.text, expected=has)
+        raise unknown(_said(name, operand), known.names, None, place)
 
     operands = parse(expression, place, known.__contains__)
-    for operand in operands:
-        if operand.user is not None or operand.port is not None:
-            raise InventoryError(
-                "a user or port can't choose hosts",
-                place=place,
-                found=operand.text,
-                expected="names, @groups and devices",
-            )
     groups = inventory.groups if inventory else ()
     here = Inventory(tuple(hosts), groups)
     picks = _evaluate(operands, here, place, found, refuse_repeats=False)
-    speaking: dict[str, list[Operand]] = {pick.name: [] for pick in picks}
+    speaking: dict[str, list[Operand]] = {pick.host.name: [] for pick in picks}
     for operand in operands:
         for name in _names(operand, here, place):
-            if name in speaking:
-                speaking[name].append(operand)
+            for host in found(name, operand):
+                if host.name in speaking:
+                    speaking[host.name].append(operand)
     return speaking
 
 
@@ -198,35 +241,63 @@ def _evaluate(
     operands: Sequence[Operand],
     inventory: Inventory,
     place: Origin | None,
-    found: Callable[[str, Operand], bool],
+    found: Callable[[str, Operand], list[Host]],
     *,
     refuse_repeats: bool,
 ) -> list[_Pick]:
     """Apply the operators from left to right; in the order in which hosts are first named."""
-    picks: dict[str, _Pick] = {}
-    written: set[str] = set()
+    picks: dict[names.Endpoint, _Pick] = {}
+    written: set[names.Endpoint] = set()
     algebra = None if all(operand.operator == "," for operand in operands) else _Algebra()
     for operand in operands:
-        here = [name for name in _names(operand, inventory, place) if found(name, operand)]
-        if operand.operator != "," and (operand.numbers or operand.user or operand.port):
-            raise InventoryError(
-                f"slots, users and ports can't follow {operand.operator!r}", place=place, found=operand.text
-            )
+        here = [host for name in _names(operand, inventory, place) for host in found(name, operand)]
+        if operand.operator != "," and operand.numbers:
+            raise InventoryError(f"slots can't follow {operand.operator!r}", place=place, found=operand.text)
+        keys = [_key(host, operand, picks, written) for host in here]
         if refuse_repeats and operand.operator == "," and operand.is_literal:
-            for name in here:
-                if name in written:
-                    raise InventoryError("a host is named twice", place=place, found=name, expected="each host once")
-                written.add(name)
+            for key in keys:
+                if key in written:
+                    raise _repeated(key, place)
+                written.add(key)
         if operand.operator in ",^":
-            for name in here:
-                if name not in picks or operand.text != operand.pattern:
-                    picks[name] = _Pick(name, operand)
+            for key, host in zip(keys, here, strict=True):
+                if key not in picks or operand.text != operand.pattern:
+                    picks[key] = _Pick(host, operand)
         if algebra is not None:
-            algebra.apply(operand.operator, here)
+            algebra.apply(operand.operator, keys if operand.operator == "," else _meant(keys, picks))
     if algebra is None:
         return list(picks.values())
     left = algebra.members()
-    return [pick for name, pick in picks.items() if name in left]
+    return [pick for key, pick in picks.items() if key in left]
+
+
+def _key(
+    host: Host, operand: Operand, picks: Mapping[names.Endpoint, _Pick], written: Container[names.Endpoint]
+) -> names.Endpoint:
+    """Which of the picks is meant: one that came with a group takes the user and port of an operand after it."""
+    key = names.Endpoint(host.ssh_name, operand.user or host.user, operand.port or host.port)
+    own = host.endpoint
+    return own if key not in picks and own in picks and own not in written else key
+
+
+def _meant(keys: Sequence[names.Endpoint], picks: Iterable[names.Endpoint]) -> list[names.Endpoint]:
+    """The picks that are meant by keys which say a user and port only where that is needed."""
+    there: dict[str, list[names.Endpoint]] = {}
+    for pick in picks:
+        there.setdefault(pick.host, []).append(pick)
+    return [
+        found
+        for key in keys
+        for found in [
+            pick for pick in there.get(key.host, ()) if key.user in (None, pick.user) and key.port in (None, pick.port)
+        ]
+        or [key]
+    ]
+
+
+def _repeated(endpoint: names.Endpoint, place: Origin | None) -> InventoryError:
+    shown = names.label_of(endpoint)
+    return InventoryError("a host is named twice", place=place, found=shown, expected="each host once")
 
 
 class _Algebra:
@@ -237,12 +308,12 @@ class _Algebra:
     """
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[names.Endpoint, int] = {}
         self._members: Any = None
 
-    def apply(self, operator: str, hosts: list[str]) -> None:
+    def apply(self, operator: str, hosts: Iterable[names.Endpoint]) -> None:
         """One step, from left to right."""
-        numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in hosts]
+        numbers = [self._numbers.setdefault(host, len(self._numbers)) for host in hosts]
         other = nodeset.node_set(f"h{number}" for number in numbers)
         if self._members is None:
             self._members = other
@@ -255,17 +326,17 @@ class _Algebra:
         else:
             self._members.symmetric_difference_update(other)
 
-    def members(self) -> set[str]:
+    def members(self) -> set[names.Endpoint]:
         """The hosts that are left."""
-        names = list(self._numbers)
-        return {names[int(member[1:])] for member in self._members}
+        hosts = list(self._numbers)
+        return {hosts[int(member[1:])] for member in self._members}
 
 
 def _names(operand: Operand, inventory: Inventory, place: Origin | None) -> list[str]:
     """The hosts that an operand stands for."""
     if operand.pattern.startswith("@"):
         return _group(operand.pattern[1:], inventory, place)
-    if ":" in operand.pattern:
+    if not names.is_plain(operand.pattern) or ":" in operand.pattern:
         return [operand.pattern]
     if not operand.is_glob:
         return nodeset.expand(operand.pattern, place)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mnspawn_inventory import Host
 
-from .core.pods import Pod, PodStatus
+from .core.pods import Pod, PodStatus, tellers
 from .engine.ask import Answer
 from .engine.control import Control
 from .engine.detaching import Detached
@@ -89,14 +89,16 @@ async def find_runs(
     from .engine.registry import from_pods
 
     answers = await ask(hosts, [("list",)] * len(hosts), transport=transport, ssh=ssh)
-    pods: dict[str, dict[int, tuple[Pod, Host]]] = {}
+    pods: dict[str, list[tuple[Pod, Host]]] = {}
     for answer in answers:
         for pod in answer.content.pods if answer.content is not None else ():
             if pod.is_here:
-                pods.setdefault(pod.run, {})[pod.node_rank] = (pod, hosts[answer.index])
+                pods.setdefault(pod.run, []).append((pod, hosts[answer.index]))
     silent = [hosts[answer.index] for answer in answers if answer.error is not None]
     runs = []
-    for found in pods.values():
+    for told_by in pods.values():
+        chosen = tellers([(host.name, pod) for pod, host in told_by])
+        found = {node_rank: told_by[position] for node_rank, position in chosen.items()}
         told = [found[node_rank][0] for node_rank in sorted(found)]
         places = {node_rank: host for node_rank, (_, host) in found.items()}
         missing = set(range(len(told[0].world))) - set(places)

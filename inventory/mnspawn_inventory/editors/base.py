@@ -1,5 +1,6 @@
 """What the editors of all formats share: which hosts an edit is about, and the check of what came out. Text to text."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,8 @@ from mnspawn_inventory.draft import ALL, Draft, did_you_mean
 from mnspawn_inventory.editors.check import Edit, check
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats import own, read_decoded
-from mnspawn_inventory.model import Inventory
-from mnspawn_inventory.names import check_group
+from mnspawn_inventory.model import Host, Inventory
+from mnspawn_inventory.names import Endpoint, check_group, endpoint_of, is_plain, label_of, split_port
 from mnspawn_inventory.text import Text
 from mnspawn_inventory.toml_text import RANGED
 
@@ -77,8 +78,12 @@ class Document:
             InventoryError: the text can't be read, or says anything but what was asked for.
         """
         text = self._written()
-        check(self._edit, self.inventory, self.read(text), self.source)
+        check(self._edit, self._before(text), self.read(text), self.source)
         return text
+
+    def _before(self, text: str) -> Inventory:
+        """What was read before the edit that gave this text."""
+        return self.inventory
 
     def add(self, targets: Sequence[str], settings: Settings, groups: Collection[str] = ()) -> list[str]:
         """Add hosts, each argument a name or a range. Gives the new names."""
@@ -86,8 +91,8 @@ class Document:
         for group in groups:
             if check_group(group, Origin("--group")) == ALL:
                 raise InventoryError("every host is in the group all", place=Origin("--group"), found=group)
-        asked = [self._asked(target, settings) for target in targets]
         known = {host.name for host in self.inventory.hosts}
+        asked = [self._new(*one) for one in _named(targets, settings, self.inventory.hosts, self.source)]
         added: dict[str, dict[str, object]] = {}
         for one in asked:
             for name, said in one.each():
@@ -195,6 +200,23 @@ class Document:
             raise self.refused("groups")
 
     def _asked(self, target: str, settings: Settings) -> Asked:
+        """Hosts of the inventory, by their names or by the user and port that they have."""
+        names = [self._known_as(name) for name in own.expand(target, Origin(self.source))]
+        return Asked(target if len(names) > 1 else names[0], tuple(names), settings, self.source)
+
+    def _known_as(self, name: str) -> str:
+        if is_plain(name) or any(host.name == name for host in self.inventory.hosts):
+            return name
+        asked = endpoint_of(name)
+        fitting = [
+            host.name
+            for host in self.inventory.hosts
+            if host.ssh_name == asked.host and asked.user in (None, host.user) and asked.port in (None, host.port)
+        ]
+        return fitting[0] if len(fitting) == 1 else name
+
+    def _new(self, target: str, settings: Settings) -> Asked:
+        self._check_held(settings, ())
         return Asked(target, tuple(own.expand(target, Origin(self.source))), settings, self.source)
 
     def _check_hosts(self, names: Sequence[str], known: Collection[str]) -> None:
@@ -208,6 +230,56 @@ class Document:
         if name not in known:
             hint = did_you_mean(name, known)
             raise InventoryError("no such group", place=Origin(self.source), found=f"@{name}", hint=hint)
+
+
+def _named(
+    targets: Sequence[str], settings: Settings, there: Sequence[Host], source: str
+) -> list[tuple[str, Settings]]:
+    """New hosts with short names: `me@h:2201` is called `h` where nothing else is, and has its user and port set."""
+    endpoints = [(target, _pattern_endpoint(target, source)) for target in targets]
+    times = Counter(name for _, one in endpoints for name in own.expand(one.host, Origin(source)))
+    taken = {host.ssh_name for host in there} | {host.name for host in there}
+    known = {host.endpoint: host.name for host in there}
+    found: list[tuple[str, Settings]] = []
+    for target, one in endpoints:
+        said = {name: value for name, value in (("user", one.user), ("port", one.port)) if value is not None}
+        for name in own.expand(one.host, Origin(source)) if said else ():
+            if Endpoint(name, one.user, one.port) in known:
+                raise InventoryError(
+                    "the host is there already",
+                    place=Origin(source),
+                    found=target,
+                    expected="a new host",
+                    hint=f"mnspawn inventory set {known[Endpoint(name, one.user, one.port)]} changes it",
+                )
+        others = [(other.user, other.port) for _, other in endpoints if other is not one and other.host == one.host]
+        is_alone = not others and not any(
+            name in taken or times[name] > 1 for name in own.expand(one.host, Origin(source))
+        )
+        has_port = one.port is not None and all(port != one.port for _, port in others)
+        has_user = one.user is not None and all(user != one.user for user, _ in others)
+        for shown in (
+            Endpoint(one.host) if is_alone or not said else None,
+            Endpoint(one.host, None, one.port) if has_port else None,
+            Endpoint(one.host, one.user) if has_user else None,
+            one,
+        ):
+            if shown is not None and taken.isdisjoint(own.expand(label_of(shown), Origin(source))):
+                break
+        found.append((label_of(shown or one), {**settings, **said}))
+        taken.update(own.expand(label_of(shown or one), Origin(source)))
+    return found
+
+
+def _pattern_endpoint(target: str, source: str) -> Endpoint:
+    """User, port and names (perhaps a range) of a target."""
+    if is_plain(target) or "," in target:
+        return Endpoint(target)
+    own.expand(target, Origin(source))  # says what is wrong with it
+    user, at, address = target.removeprefix("ssh://").rstrip("/").rpartition("@")
+    host, port = split_port(address)
+    bare = host[1:-1] if host.startswith("[") and ":" in host else host
+    return Endpoint(bare, user if at else None, None if port is None else int(port))
 
 
 def nested(settings: Settings) -> dict[str, object]:

@@ -8,8 +8,8 @@ from mnspawn_inventory import nodeset
 from mnspawn_inventory.draft import Draft
 from mnspawn_inventory.editors.base import Asked, Document, Settings, wanted_of
 from mnspawn_inventory.formats import hostfile
-from mnspawn_inventory.model import Host
-from mnspawn_inventory.names import split_port
+from mnspawn_inventory.model import Host, Inventory
+from mnspawn_inventory.names import endpoint_of, split_port
 from mnspawn_inventory.text import Text
 
 # what each tool understands of what we could write
@@ -40,10 +40,19 @@ class HostfileDocument(Document):
     def __init__(self, text: str, source: str, format_name: str) -> None:
         super().__init__(text, source, format_name)
         self.fields = HELD.get(format_name, self.fields)
+        self._first = text
         self._lines = text.removesuffix("\n").split("\n") if text else []
 
     def _written(self) -> str:
         return "".join(f"{line}\n" for line in self._lines)
+
+    def _before(self, text: str) -> Inventory:
+        """What was read; a host may have got or lost one of the same address, and so another name."""
+        before, after = (Text(self.source, one) for one in (self._first, text))
+        told = {**hostfile.names_in(before, self.format), **hostfile.names_in(after, self.format)}
+        draft = Draft(self.source, self.format, is_lenient=True)
+        hostfile.read(before, draft, self.format, told)
+        return draft.finish()
 
     def _add(self, asked: Sequence[Asked], groups: Sequence[str]) -> None:
         self._lines += [self._line(name, settings) for one in asked for name, settings in one.each()]
@@ -84,17 +93,19 @@ class HostfileDocument(Document):
     def _hosts_of_lines(self) -> list[tuple[int, tuple[str, str, list[Host]]]]:
         """Number, indent, first word and hosts of each line that names some, the last line first."""
         found = []
+        told = hostfile.names_in(Text(self.source, self._written()), self.format)
         for index, line in enumerate(self._lines):
             prefix, word, _ = _taken_apart(line)
             if word:
                 draft = Draft(self.source, self.format)
-                hostfile.read(Text(self.source, line), draft, self.format)
+                hostfile.read(Text(self.source, line), draft, self.format, told)
                 found.append((index, (prefix, word, list(draft.finish().hosts))))
         return found[::-1]
 
     def _line(self, name: str, settings: Settings) -> str:
         user, port, slots = (settings.get(key) for key in ("user", "port", "slots"))
-        word = f"[{name}]" if ":" in name else name
+        host = endpoint_of(name).host
+        word = f"[{host}]" if ":" in host else host
         if self.format == "mpich":
             word = word if slots is None else f"{word}:{slots}"
             return word if user is None else f"{word} user={user}"

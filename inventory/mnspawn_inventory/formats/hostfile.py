@@ -1,5 +1,6 @@
 """Hostfiles: plain lists, `h slots=N` (Open MPI, DeepSpeed, Horovod), `h:N` (Horovod, MPICH), in dialects."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mnspawn_inventory import fields, names, nodeset
@@ -7,6 +8,9 @@ from mnspawn_inventory.draft import Draft, unknown_key
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.expression import port_of
 from mnspawn_inventory.text import Line, Text, Word
+
+_FirstWord = tuple[str | None, list[str], int | None, str | None]  # user, names, port, slots
+_Setting = tuple[str, str, str, Origin]  # key, the field that it sets, value and its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +58,56 @@ DIALECTS = {
 }
 
 
-def read(text: Text, draft: Draft, dialect: str = "hostfile") -> None:
-    """Read a hostfile into the draft."""
-    reader = _Reader(draft, DIALECTS[dialect])
+def read(text: Text, draft: Draft, dialect: str = "hostfile", told: Mapping[names.Endpoint, str] | None = None) -> None:
+    """Read a hostfile into the draft.
+
+    Args:
+        told: names of hosts, where the text is a part of a file that has several hosts of one address.
+    """
+    rules = DIALECTS[dialect]
     for line in text.lines():
         if line.text.startswith("#include "):
             draft.notes.append(f"{line.place()}: read as a comment; pdsh would include another file here")
+    reader = _Reader(draft, rules, names_in(text, dialect) if told is None else told)
+    for words in _lines(text, rules):
+        reader.read_host(words)
+    reader.count_up()
+
+
+def names_in(text: Text, dialect: str = "hostfile") -> dict[names.Endpoint, str]:
+    """The names of the hosts of a file: hosts of one address with what tells them apart."""
+    rules = DIALECTS[dialect]
+    found: dict[names.Endpoint, None] = {}
+    for words in _lines(text, rules):
+        host = _host(words[0], rules, _has_slots(words))
+        found.update(dict.fromkeys(_endpoints(host, [_setting(word, rules) for word in words[1:]])))
+    return names.tell_apart(found)
+
+
+def _lines(text: Text, rules: Dialect) -> Iterator[list[Word]]:
+    """The words of each line that has some."""
+    for line in text.lines():
         line = line.without_comment()
-        if reader.rules.has_slashes:
+        if rules.has_slashes:
             line = Line(line.source, line.number, line.text.split("//", 1)[0])
         words = line.words()
         if words:
-            reader.read_host(_joined(words) if reader.rules.blanks_around_equals else words)
-    reader.count_up()
+            yield _joined(words) if rules.blanks_around_equals else words
+
+
+def _endpoints(host: _FirstWord, settings: Sequence[_Setting]) -> list[names.Endpoint]:
+    """The hosts of a line, with the user and port that the line says in any way."""
+    user, found, port, _ = host
+    for _, field, raw, place in settings:
+        if field == "user":
+            user = names.check_user(raw, place)
+        elif field == "port":
+            port = names.check_port(raw, place)
+    return [names.Endpoint(name, user, port) for name in found]
+
+
+def _has_slots(words: Sequence[Word]) -> bool:
+    return any(word.text.startswith("slots=") for word in words[1:])
 
 
 def _joined(words: list[Word]) -> list[Word]:
@@ -81,8 +122,9 @@ def _joined(words: list[Word]) -> list[Word]:
 
 
 class _Reader:
-    def __init__(self, draft: Draft, rules: Dialect) -> None:
+    def __init__(self, draft: Draft, rules: Dialect, told: Mapping[names.Endpoint, str]) -> None:
         self.rules = rules
+        self._told = told
         self._draft = draft
         self._lines: dict[str, int] = {}
         self._given: dict[str, int] = {}  # slots as they are written
@@ -90,8 +132,7 @@ class _Reader:
 
     def read_host(self, words: list[Word]) -> None:
         """Read one line."""
-        has_slots = any(word.text.startswith("slots=") for word in words[1:])
-        user, found, port, slots = _host(words[0], self.rules, has_slots)
+        user, found, port, slots = _host(words[0], self.rules, _has_slots(words))
         settings = [_setting(word, self.rules) for word in words[1:]]
         most = next((raw for _, field, raw, _ in settings if field == "max_slots"), None)
         for _, field, raw, place in settings:
@@ -99,7 +140,8 @@ class _Reader:
                 fields.slots(raw, place)
         if slots is None and most is not None and not any(field == "slots" for _, field, _, _ in settings):
             slots = most  # as Open MPI has it
-        for name in found:
+        for endpoint in _endpoints((user, found, port, slots), settings):
+            name = self._told.get(endpoint, endpoint.host)
             self._check_repeat(name, words[0].place)
             values = self._draft.host(name, words[0].place)
             self._lines[name] = self._lines.get(name, 0) + 1
@@ -146,7 +188,7 @@ class _Reader:
         self._draft.host(name, None).set("slots", number, place)
 
 
-def _host(word: Word, rules: Dialect, has_slots: bool) -> tuple[str | None, list[str], int | None, str | None]:
+def _host(word: Word, rules: Dialect, has_slots: bool) -> _FirstWord:
     """User, names, port and slots of the first word."""
     if word.text[:6].lower() == "ssh://":
         endpoint = names.parse_endpoint(word.text, word.place)
@@ -175,7 +217,7 @@ def _host(word: Word, rules: Dialect, has_slots: bool) -> tuple[str | None, list
     return user if at else None, found, port, number if port is None else None
 
 
-def _setting(word: Word, rules: Dialect) -> tuple[str, str, str, Origin]:
+def _setting(word: Word, rules: Dialect) -> _Setting:
     """Key, the field that it sets, value and its place."""
     key, equals, raw = word.text.partition("=")
     if not equals or not key or not raw:
@@ -193,7 +235,7 @@ def read_repeated(text: Text, draft: Draft) -> None:
         word = _only_word(line)
         if word is None:
             continue
-        draft.host(word.text, word.place)
+        draft.host(names.check_host(word.text, word.place), word.place)
         counted[word.text] = counted.get(word.text, 0) + 1
     for name, times in counted.items():
         draft.host(name, None).set("slots", times, draft.place_of(name))

@@ -62,7 +62,7 @@ def is_plural(pattern: str) -> bool:
 def expand(pattern: str, place: Origin | None) -> list[str]:
     """The hosts of `gpu[01-04,07]`, or of several patterns with commas between them, in the order written."""
     if not is_plural(pattern):
-        return [names.check_host(pattern, place)]
+        return [names.check_name(pattern, place)]
     found = [name for part in parts(pattern, place) for name in _names(part, place)]
     if len(set(found)) < len(found):
         raise InventoryError("a host is named twice", place=place, found=pattern, expected="each host once")
@@ -71,7 +71,7 @@ def expand(pattern: str, place: Origin | None) -> list[str]:
 
 def _names(part: str, place: Origin | None) -> list[str]:
     expanded = nodeset.expand(part, place) if nodeset.has_range(part) else [part]
-    return [names.check_host(name, place) for name in expanded]
+    return [names.check_name(name, place) for name in expanded]
 
 
 class _Reader:

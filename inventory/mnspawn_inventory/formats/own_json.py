@@ -56,13 +56,13 @@ def _group(table: dict[str, object], draft: Draft, document: Json, index: int) -
                 continue
             if not draft.has_host(name):
                 raise InventoryError("no such host", place=place, found=name, expected="one of the hosts above")
-            group.hosts[names.check_host(name, place)] = None
+            group.hosts[names.check_name(name, place)] = None
 
 
 def _host(table: dict[str, object], draft: Draft, document: Json, index: int, folder: Path) -> None:
     places = document.places
     place = places.value("hosts", index, "name")
-    name = names.check_host(_name(table, document, "host", index), place)
+    name = names.check_name(_name(table, document, "host", index), place)
     if draft.has_host(name):
         raise InventoryError("a host is named twice", place=place, found=name, expected="each host once")
     values = draft.host(name, place)

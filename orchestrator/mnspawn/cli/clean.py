@@ -76,10 +76,12 @@ def hosts_to_clean(settings: Settings, names: list[str] | None) -> "tuple[Host, 
     found = asked_hosts(settings)
     if found:
         return found
-    known = {host.name: host for run in registry().known() for host in run.hosts}
+    known = {(host.name, host.endpoint): host for run in registry().known() for host in run.hosts}
+    from mnspawn_inventory.select import told_apart
+
     if not known:
         raise UsageError("expected hosts to clean, found none", hint="mnspawn clean a,b")
-    return tuple(known.values())
+    return told_apart(list(known.values()))
 
 
 def table(actions: list[dict[str, Any]], is_dry: bool) -> str:

@@ -17,6 +17,7 @@ from mnspawn.cli.reaching import JsonOption
 from mnspawn.cli.runs import REACH, application, asked_hosts, print_errors, registry, remember_end, say, takes_settings
 from mnspawn.cli.states import began, columns
 from mnspawn.cli.words import counted, fold_hosts
+from mnspawn.core.pods import tellers
 from mnspawn.engine.watching import RunUnknown
 from mnspawn.errors import ExitStatus, MnspawnError
 from mnspawn.settings import Settings
@@ -106,11 +107,12 @@ def rows_of(pods: Iterable[tuple[str, Pod]]) -> list[Row]:
         if pod.is_here:
             runs.setdefault(pod.run, []).append((host, pod))
     rows = []
-    for run, own in runs.items():
+    for run, told in runs.items():
+        own = [told[position] for position in tellers(told).values()]
         first = own[0][1]
         words = [str(first.program.get("target", "?")), *map(str, first.program.get("args", ()))]
         is_alive = any(pod.is_alive for _, pod in own)
-        hosts = tuple(host for host, _ in sorted(own, key=lambda one: one[1].node_rank))
+        hosts = tuple(host for host, _ in own)
         state = "running" if is_alive else "ended"
         is_whole = len({pod.node_rank for _, pod in own}) == len(first.world)
         status = status_of([pod.status for _, pod in own]) if is_whole and not is_alive else None

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,10 @@ from mnspawn.engine.tailing import Followed, Tail
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.settings import Origin, Settings
 from mnspawn_inventory import Host
+from mnspawn_inventory.names import Endpoint
+from mnspawn_inventory.select import told_apart
 
+_NO_END = re.compile(r":[0-9]+[,:]|://")  # a colon before a port, or of ssh://
 MODES = ("prefix", "plain", "json", "none")
 
 
@@ -55,19 +59,21 @@ def followed_of(settings: Settings, words: Sequence[str]) -> list[Followed]:
     Raises:
         UsageError: a word names no files or no hosts.
     """
-    patterns: dict[str, list[str]] = {}
-    known: dict[str, Host] = {}
+    patterns: dict[tuple[str, Endpoint], list[str]] = {}
+    known: dict[tuple[str, Endpoint], Host] = {}
     for word in words:
         hosts, pattern = split(word)
         wanted = replace(settings, hosts=hosts, origins={**settings.origins, "hosts": Origin("argument", "HOSTS")})
         for host in compose.select_hosts(wanted, os.environ).hosts:
-            known[host.name] = host
-            patterns.setdefault(host.name, []).append(pattern)
-    return [Followed(known[name], tuple(dict.fromkeys(own))) for name, own in patterns.items()]
+            key = host.name, host.endpoint
+            known[key] = host
+            patterns.setdefault(key, []).append(pattern)
+    apart = told_apart(list(known.values()))
+    return [Followed(host, tuple(dict.fromkeys(own))) for host, own in zip(apart, patterns.values(), strict=True)]
 
 
 def split(word: str) -> tuple[str, str]:
-    """HOSTS and PATTERN: what stands before and behind the first colon outside square brackets.
+    """HOSTS and PATTERN: what stands before and behind the first colon outside square brackets that has no port.
 
     Raises:
         UsageError: one of them is missing.
@@ -75,7 +81,7 @@ def split(word: str) -> tuple[str, str]:
     depth = 0
     for index, sign in enumerate(word):
         depth += (sign == "[") - (sign == "]")
-        if sign == ":" and depth <= 0:
+        if sign == ":" and depth <= 0 and not _NO_END.match(word, index):
             hosts, pattern = word[:index], word[index + 1 :]
             if hosts and pattern:
                 return hosts, pattern

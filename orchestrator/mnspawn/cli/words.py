@@ -35,7 +35,7 @@ LONGEST_LINE = 1000  # of a tail, in characters: a 64 KiB line would push everyt
 ASKED_FOR = frozenset(
     (ExitStatus.HANGUP, ExitStatus.INTERRUPTED, ExitStatus.TERMINATED, ExitStatus.TIMED_OUT)
 )  # no lost host is the reason
-_FOLDABLE = re.compile(r"[A-Za-z0-9_.:%+-]+")
+_FOLDABLE = re.compile(r"(?:ssh://)?(?:[A-Za-z0-9_.+-]+@)?(?:[A-Za-z0-9_.:%+-]+|\[[0-9A-Fa-f:.%]+\]:[0-9]+)")
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 
 

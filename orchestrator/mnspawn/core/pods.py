@@ -1,6 +1,6 @@
 """What hosts answer about the pods in their folders, and to orders to them, read into checked types. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -58,6 +58,7 @@ class Pod:
     """A run's share of one host, as its folder there tells it.
 
     Attributes:
+        hosts: what the run calls its hosts, in the order of their node ranks; () where that was not written down.
         world: how many ranks each host of the run has.
         began: seconds since the epoch, 0 where that was not written down.
         grace: seconds between TERM and KILL.
@@ -75,6 +76,7 @@ class Pod:
     status: PodStatus | None
     is_here: bool
     is_alive: bool
+    hosts: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, said: Reader) -> Self:
@@ -94,7 +96,30 @@ class Pod:
             status=PodStatus.read(said.part("status")) if said.has_value("status") else None,
             is_here=said.flag("is_here"),
             is_alive=said.flag("is_alive"),
+            hosts=plan.items("hosts", MOST_HOSTS, lambda one: one.text("item")) if plan.has_value("hosts") else (),
         )
+
+
+def tellers(told: Sequence[tuple[str, Pod]]) -> dict[int, int]:
+    """Whom to ask about each pod of one run, where hosts share their folders: two ways to one account of one machine.
+
+    Args:
+        told: the hosts' names, each with a pod that is in its folder.
+
+    Returns:
+        A position in `told` for each node rank: of the host that the run calls so; else of one that has no other pod.
+    """
+    chosen: dict[int, int] = {}
+    for position, (name, pod) in enumerate(told):
+        if pod.node_rank < len(pod.hosts) and pod.hosts[pod.node_rank] == name:
+            chosen.setdefault(pod.node_rank, position)
+    taken = {told[position][0] for position in chosen.values()}
+    for is_last in (False, True):
+        for position, (name, pod) in enumerate(told):
+            if pod.node_rank not in chosen and (is_last or name not in taken):
+                chosen[pod.node_rank] = position
+                taken.add(name)
+    return dict(sorted(chosen.items()))
 
 
 def _program(said: Reader) -> dict[str, Any]:

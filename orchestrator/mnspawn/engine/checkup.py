@@ -165,7 +165,7 @@ class Checkup:
         said = await self._ask(wire, {"ask": "host"}, self._timeout)
         with _sense(host.name):
             facts, more = HostFacts.read(said), CheckupFacts.read(said)
-        control = host.address or self._reached.targets[index].address or host.name
+        control = host.address or self._reached.targets[index].address or host.ssh_name
         network = host.network or self._network
         view = survey.HostView(host.name, control, host.data_address, network, host.slots, host.devices, facts)
         return _Visit(index, wire, view, more, checkup.clock_of(samples))

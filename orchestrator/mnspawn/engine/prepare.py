@@ -118,7 +118,7 @@ def view_of(host: Host, hello: Hello, request: RunRequest) -> survey.HostView:
     given |= {name: (value, "--env") for name, value in request.env if not isinstance(value, plan.Forwarded)}
     return survey.HostView(
         host.name,
-        host.address or host.name,
+        host.address or host.ssh_name,
         host.data_address,
         host.network or request.network,
         host.slots,
@@ -223,7 +223,7 @@ class Preparation:
             has_results=request.has_results,
             workdir=workdir or _here(),
             is_workdir_required=workdir is not None,
-            start_port=request.start_port,
+            start_port=self._start_port(index),
             master_port=request.master_port if index == 0 else None,
             extra_ports=2 if index == 0 else 0,
             probes=self._probes(index),
@@ -268,6 +268,14 @@ class Preparation:
             self._prelude_of(host),
             frozenset(name for name, _ in host.secrets),
         )
+
+    def _start_port(self, index: int) -> int | None:
+        """The first port that was asked for; behind those of other hosts with the same network stack, if there are."""
+        if self._request.start_port is None:
+            return None
+        stack = self.views[index].facts.netid
+        before = [len(self.ranks[other]) for other in range(index) if self.views[other].facts.netid == stack]
+        return min(self._request.start_port + sum(before), 65535)
 
     def about(self) -> dict[str, Any]:
         """What a pod's folder says of the run to whoever looks into it; no environment, since that holds secrets."""

@@ -1,8 +1,10 @@
 """Where a run goes: the hosts of the request or a sandbox, and how each of them is dialled."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mnspawn_inventory import Host
@@ -10,6 +12,8 @@ from mnspawn_inventory import Host
 from ..errors import HostError, UsageError
 from ..transport import create
 from ..transport.base import Connection, SshOptions, Target, Transport
+from ..transport.route import Router
+from ..transport.threads import in_daemon_thread
 from .dial import dial, look_up
 from .request import RunRequest
 
@@ -76,10 +80,36 @@ async def reach_hosts(
         chosen = tuple(made[host.transport or transport] for host in hosts)
         targets = targets or tuple(target_of(host) for host in hosts)
         await look_up(chosen, targets)
+        await in_daemon_thread(partial(_check_apart, targets, options))
         yield Reached(hosts, targets, chosen)
+
+
+def _check_apart(targets: Sequence[Target], options: SshOptions) -> None:
+    """Return when no two ways of writing one name, `h` and `me@h`, come out as the same account.
+
+    Raises:
+        UsageError: two do.
+    """
+    counted = Counter(target.ssh_name for target in targets)
+    if len(counted) == len(targets):
+        return
+    router = Router(options)
+    found: dict[tuple[str, str, str, int], str] = {}
+    try:
+        for target in targets:
+            if counted[target.ssh_name] > 1:
+                with contextlib.suppress(HostError):  # told when it is dialled
+                    hop = router.hop(target)
+                    key = (target.ssh_name, hop.user, hop.address, hop.port)
+                    if (other := found.setdefault(key, target.name)) != target.name:
+                        where = f"{hop.user}@{hop.address} port {hop.port}"
+                        raise UsageError(f"hosts {other!r} and {target.name!r} are the same: {where}", place="--hosts")
+    finally:
+        router.close()
 
 
 def target_of(host: Host) -> Target:
     """How SSH reaches a host of the inventory."""
     identity = Path(host.identity).expanduser() if host.identity else None
-    return Target(host.name, host.address, host.user, host.port, identity, host.jump, host.proxy_command)
+    way = host.jump, host.proxy_command
+    return Target(host.name, host.address, host.user, host.port, identity, *way, alias=host.ssh_name)

@@ -9,8 +9,8 @@ from typing import Protocol
 class Target:
     """How one host is reached. None means: as ssh_config says, else the default.
 
-    `name` is what people call the host (and the `Host` pattern that ssh_config is asked for); `address` is where it
-    is dialled (default: HostName of ssh_config, else the name). Of `jump` and `proxy_command` one at most is given.
+    `name` is what people call the host; `alias` is what ssh_config is asked for (default: the name); `address` is where
+    it is dialled (default: HostName of ssh_config, else the alias). Of `jump` and `proxy_command` one at most is given.
     """
 
     name: str
@@ -20,6 +20,12 @@ class Target:
     identity: Path | None = None
     jump: str | None = None
     proxy_command: str | None = None
+    alias: str | None = None
+
+    @property
+    def ssh_name(self) -> str:
+        """The name that ssh would be given."""
+        return self.alias if self.alias is not None else self.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class MemoryTransport:
         self.attempts: list[str] = []
 
     def endpoint(self, target: Target) -> str:
-        return f"{target.address or target.name}:{target.port or 22}"
+        return f"{target.address or target.ssh_name}:{target.port or 22}"
 
     async def connect(self, target: Target) -> "MemoryConnection":
         self.attempts.append(target.name)

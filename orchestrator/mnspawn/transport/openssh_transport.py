@@ -70,7 +70,7 @@ class _Connection:
             raise ConnectionClosed("the connection is gone", host=self._target.name)
         self._count += 1
         log = Log(self._log.path.with_name(f"{self._log.path.name}.{self._count}"))
-        argv = [*self._argv, "-v", "-E", str(log.path), "--", self._target.name, command]
+        argv = [*self._argv, "-v", "-E", str(log.path), "--", self._target.ssh_name, command]
         process = Process(argv, log, self._log)
         self._processes = [one for one in self._processes if not one.is_over] + [process]
         opened = openssh_log.SESSION_OPENED if self._master is not None else "session id"
@@ -119,7 +119,7 @@ class OpensshTransport:
 
     def endpoint(self, target: Target) -> str:
         hop = self._hop(target)
-        return hop.server if hop is not None else f"{target.address or target.name}:{target.port or 22}"
+        return hop.server if hop is not None else f"{target.address or target.ssh_name}:{target.port or 22}"
 
     def _hop(self, target: Target) -> Hop | None:
         """How the target is reached; None where only ssh itself can tell."""
@@ -179,7 +179,7 @@ class OpensshTransport:
         control = str(log.path.with_name(log.path.name.removeprefix("log")))  # of this host alone, as its log is
         own = ["-o", "ControlMaster=yes", "-o", f"ControlPath={control}", "-o", "ControlPersist=no"]
         argv = self.argv(target, dials=True)
-        master = Ssh([*leash(), *argv, *own, "-N", "-v", "-E", str(log.path), "--", target.name], log)
+        master = Ssh([*leash(), *argv, *own, "-N", "-v", "-E", str(log.path), "--", target.ssh_name], log)
         words = Words(master)
         try:
             if not await self._is_connected(log, words, self._seconds(target)):
@@ -194,7 +194,7 @@ class OpensshTransport:
             await words.close()
         # should the master refuse, ssh would dial anew: this makes it give up instead
         through = ["-o", "ControlMaster=no", "-o", f"ControlPath={control}", "-o", "ProxyCommand=/bin/false"]
-        return _Connection(target, [*self.argv(Target(target.name)), *through], master, log, self._connections)
+        return _Connection(target, [*self.argv(Target(target.ssh_name)), *through], master, log, self._connections)
 
     async def _is_connected(self, log: Log, words: Words, seconds: float) -> bool:
         """Whether ssh gets in. Each address has the connect timeout to itself, those of jump hosts as well.
@@ -310,7 +310,7 @@ class OpensshTransport:
 
     async def _has_session(self, argv: list[str], target: Target) -> bool:
         """Whether a master of the user's own stands (ControlPath in ssh_config)."""
-        check = ChildProcess([*argv, "-O", "check", "--", target.name])
+        check = ChildProcess([*argv, "-O", "check", "--", target.ssh_name])
         try:
             async with asyncio.timeout(self._options.connect_timeout):
                 return await check.wait() == 0
@@ -329,7 +329,7 @@ class OpensshTransport:
 
 def _check_names(target: Target) -> None:
     try:
-        for name in (target.name, target.address):
+        for name in (target.ssh_name, target.address):
             if name is not None:
                 check_host(name)
         if target.user is not None:

@@ -107,7 +107,7 @@ class Router:
 
     def config(self, target: Target) -> HostConfig:
         """What ssh_config says of a target. Raises as `hop`."""
-        return self._config.lookup(target.name, target.user, target.port)
+        return self._config.lookup(target.ssh_name, target.user, target.port)
 
     def close(self) -> None:
         """End the commands that still run."""
@@ -115,7 +115,7 @@ class Router:
 
     def _hop(self, target: Target, depth: int, place: str | None = None) -> Hop:
         """`place` is the line that names the target, where one does."""
-        names.check_host(target.name, place)
+        names.check_host(target.ssh_name, place)
         if target.user is not None:
             names.check_user(target.user, place)
         config = self.config(target)

@@ -108,6 +108,13 @@ def test_the_master_port_is_the_first_hosts_alone() -> None:
     assert [chosen.message(i, ())["start_port"] for i in (0, 1)] == [7000, 7000]
 
 
+def test_hosts_that_share_a_network_stack_get_the_ports_one_behind_the_other() -> None:
+    hosts = [Host(name) for name in ("alice@a", "bob@a", "b", "carol@a")]
+    hellos = [hello(1, netid="one"), hello(1, netid="one"), hello(2), hello(1, netid="one")]
+    chosen = Preparation(request(*hosts, start_port=7000), "r1", hosts, hellos)
+    assert [chosen.message(index, ())["start_port"] for index in range(4)] == [7000, 7002, 7000, 7004]
+
+
 def test_files_are_named_by_content_and_numbered() -> None:
     cargo = (Cargo.of("t.py", "/src/t.py", b"abc"), Cargo.of("data", None, b""))
     files = preparation(1).message(0, cargo)["files"]

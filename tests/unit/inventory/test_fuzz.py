@@ -96,7 +96,7 @@ def test_every_reader_gives_hosts_or_one_clear_error(format_name: str, content: 
         check_told(error)
         return
     names = [host.name for host in inventory.hosts]
-    assert all(HOST.fullmatch(name) for name in names)
+    assert all(HOST.fullmatch(host.ssh_name) for host in inventory.hosts)
     assert len(set(names)) == len(names)
     for group in inventory.groups:
         assert set(group.hosts) <= set(names)
