@@ -1,16 +1,19 @@
 """A script, module or command on many hosts, from Python: `mnspawn.launch` and `mnspawn.alaunch`."""
 
 import os
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import compose, echo, settings
 from .background import Background
+from .engine.prepare import foresee
 from .engine.request import RunRequest
 from .errors import UsageError
 from .report import RunReport
 from .spawning.errors import ArgumentTypeError
+from .spawning.options import level_of_caller
 
 if TYPE_CHECKING:
     from mnspawn_inventory import Host
@@ -77,6 +80,8 @@ async def alaunch(argv: str | os.PathLike[str] | Iterable[str], *, hosts: Any = 
 
 def _background(argv: Any, hosts: Any, given: dict[str, Any]) -> Background:
     request, output = _request(argv, hosts, given)
+    for note in foresee(request):
+        warnings.warn(note, UserWarning, stacklevel=level_of_caller())
     shown = echo.listener_of(output)
     return Background(request, [] if shown is None else [shown])
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mnspawn import contract
+from mnspawn.contract import overruled
 from mnspawn.errors import UsageError
 from mnspawn.layout import Layout, Pod, join_endpoint
 
@@ -124,11 +125,16 @@ class PodPlan:
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """Everything that will be started, before anything is."""
+    """Everything that will be started, before anything is.
+
+    Attributes:
+        notes: what a user should know of variables that were given and are not what ranks will find.
+    """
 
     run: str
     layout: Layout
     pods: tuple[PodPlan, ...]
+    notes: tuple[str, ...] = ()
 
     def describe(self, reveal: bool = True) -> dict[str, Any]:
         """As JSON-able values. `env` is all that mnspawn gives a rank on top of the host's own environment.
@@ -196,10 +202,12 @@ def build(spec: LaunchSpec, layout: Layout, grounds: Sequence[Ground]) -> Launch
         max_restarts=spec.max_restarts,
     )
     unset = contract.SCRUBBED if spec.keep_proxy else (*contract.SCRUBBED, *contract.PROXIES)
+    found: dict[overruled.Overruled, None] = {}
     pods = tuple(
-        _plan_pod(spec, scene, contracts, pod, ground, unset) for pod, ground in zip(layout.pods, grounds, strict=True)
+        _plan_pod(spec, scene, contracts, pod, ground, unset, found)
+        for pod, ground in zip(layout.pods, grounds, strict=True)
     )
-    return LaunchPlan(spec.run, layout, pods)
+    return LaunchPlan(spec.run, layout, pods, overruled.notes(found))
 
 
 def _given_on(pod: Pod, ground: Ground, given: dict[str, str]) -> dict[str, str]:
@@ -217,6 +225,7 @@ def _plan_pod(
     pod: Pod,
     ground: Ground,
     unset: tuple[str, ...],
+    found: dict[overruled.Overruled, None],
 ) -> PodPlan:
     shares = [chosen.shared(scene, pod) for chosen in contracts]
     defaults: dict[str, str] = {}
@@ -225,14 +234,18 @@ def _plan_pod(
     for share in shares:
         defaults |= share.defaults
     env = {name: value for name, value in defaults.items() if name not in ground.environ}
-    env |= scene.given[pod.node_rank]
-    for share in shares:
+    given, on_host = dict(spec.env), scene.given[pod.node_rank]
+    env |= on_host
+    for chosen, share in zip(contracts, shares, strict=True):
         env |= _checked(share.env.items(), f"{pod.host}: contract")
+        found |= dict.fromkeys(overruled.find(share.env, given, on_host, pod.host, chosen.name))
     trainers = []
     for trainer in pod.trainers:
         own: dict[str, str] = {}
         for chosen in contracts:
-            own |= _checked(chosen.own(scene, pod, trainer).items(), f"{pod.host}: contract {chosen.name}")
+            variables = _checked(chosen.own(scene, pod, trainer).items(), f"{pod.host}: contract {chosen.name}")
+            found |= dict.fromkeys(overruled.find(variables, given, on_host, pod.host, chosen.name))
+            own |= variables
         trainers.append(TrainerPlan(trainer.rank, trainer.local_rank, own))
     files = tuple(file for share in shares for file in share.files)
     argv = _argv(spec.program, ground)

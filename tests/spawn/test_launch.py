@@ -76,3 +76,18 @@ except KeyboardInterrupt:
         running.wait_for(lambda: running.stdout.count("ready") == 2)
         running.interrupt()
         assert running.wait().stdout.endswith("interrupted\n")
+
+
+def test_a_variable_that_a_contract_replaces_is_warned_of_where_the_call_stands(place: Place) -> None:
+    program = """
+import warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    mnspawn.launch(["true"], hosts=HOSTS, nproc_per_node=1, no_python=True, env={"RANK": "7", "MINE": "x"})
+    mnspawn.spawn(int, hosts=HOSTS, nprocs=1, env={"MASTER_PORT": "1"})
+for one in caught:
+    print(one.category.__name__, one.filename == __file__, str(one.message).partition(":")[0])
+"""
+    assert place.check(program).splitlines() == [
+        "UserWarning True RANK from -x is overruled", "UserWarning True MASTER_PORT from -x is overruled",
+    ]  # fmt: skip

@@ -84,6 +84,14 @@ def check_request(request: RunRequest, run: str) -> None:
         _check_most(request.hosts, request.nproc)
 
 
+def foresee(request: RunRequest) -> tuple[str, ...]:
+    """What the plan will have to say of the variables that were given, as far as no host needs to be asked."""
+    hosts = request.hosts or (Host(name="host"),)
+    sites = [layout.Site(host.name, "unknown", "", (1, 2)) for host in hosts]
+    grounds = [plan.Ground("python3", "/", "/", host_env=environment_of(host)) for host in hosts]
+    return plan.build(spec_of(request, "run"), layout.assign(sites, 3, 4), grounds).notes
+
+
 def _check_most(hosts: Sequence[Host], nproc: int) -> None:
     above = [host for host in hosts if host.max_slots is not None and nproc > host.max_slots]
     if above:
@@ -144,11 +152,12 @@ class Preparation:
         run: str,
         hosts: Sequence[Host],
         hellos: Sequence[Hello],
-        remark: Callable[[str, str], None] = lambda text, host: None,
+        remark: Callable[[str, str | None], None] = lambda text, host: None,
     ) -> None:
         self._request = request
         self._run = run
         self._hosts = hosts
+        self._remark = remark
         self.views = [view_of(host, hello, request) for host, hello in zip(hosts, hellos, strict=True)]
         self.shares = self._share_out()
         for view, share in zip(self.views, self.shares, strict=True):
@@ -323,7 +332,10 @@ class Preparation:
             self._ground(host, view, a.python, a.run_dir, a.workdir, next(iter(a.files), None))
             for a, view, host in zip(answers, self.views, self._hosts, strict=True)
         ]
-        return plan.build(spec_of(self._request, self._run), layout.assign(sites, master, coordinator), grounds)
+        launch = plan.build(spec_of(self._request, self._run), layout.assign(sites, master, coordinator), grounds)
+        for note in launch.notes:
+            self._remark(note, None)
+        return launch
 
 
 def _here() -> str:

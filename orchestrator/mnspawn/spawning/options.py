@@ -109,7 +109,7 @@ def read(nprocs: object, hosts: object, given: Mapping[str, Any], caller: str = 
     for name in DEPRECATED:
         if given.get(name) is not None:
             text = f"the config option ({name}) of `{caller}` is deprecated"
-            warnings.warn(text, DeprecationWarning, stacklevel=_level_of_caller())
+            warnings.warn(text, DeprecationWarning, stacklevel=level_of_caller())
     count = check_nprocs(nprocs)
     method = check_start_method(given.get("start_method"))
     backend = given.get("backend")
@@ -154,7 +154,7 @@ def read(nprocs: object, hosts: object, given: Mapping[str, Any], caller: str = 
     )
 
 
-def _level_of_caller() -> int:
+def level_of_caller() -> int:
     """The `stacklevel` for a warning of our caller's that makes it one of the line that called a spawn.
 
     What is not of a line of the main script is not shown unasked.

@@ -12,6 +12,7 @@ from .. import compose, echo
 from ..background import Background
 from ..core.survey import HostView, Share
 from ..engine.control import Control
+from ..engine.prepare import foresee
 from ..engine.request import Listener, RunRequest
 from ..plan import Program
 from . import devices, function, options, outcomes
@@ -66,6 +67,8 @@ def start(
     request = request_of(func, files, asked, wording is outcomes.PADDLE, stops_on_failure)
     if grace is not None and asked.settings.origin("grace").layer == "default":
         request = replace(request, grace=grace)
+    for note in foresee(request):
+        warnings.warn(note, UserWarning, stacklevel=options.level_of_caller())
     control = Control()
 
     def stop_all(process: SpawnedProcess) -> None:
