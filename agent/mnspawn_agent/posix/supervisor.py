@@ -18,6 +18,7 @@ from .prepare import Preparation, without
 from .spool import Spool, Spools, tail_of
 
 Send = Callable[[Dict[str, Any]], None]
+Meanwhile = Callable[[], object]
 
 PASSED_ON = ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGINT", "SIGTERM", "SIGCONT", "SIGSTOP", "SIGKILL", "SIGQUIT")
 STDOUT = 1
@@ -39,13 +40,7 @@ class Supervisor:
     """
 
     def __init__(
-        self,
-        message: Dict[str, Any],
-        send: Send,
-        guardian: int,
-        root: str,
-        meanwhile: Callable[[], object],
-        starter: Any,
+        self, message: Dict[str, Any], send: Send, guardian: int, root: str, meanwhile: Meanwhile, starter: Any
     ) -> None:
         self._send = send
         self._guardian = guardian
