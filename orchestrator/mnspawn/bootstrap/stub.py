@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from mnspawn_agent.protocol.version import OLDEST_PYTHON
 
 from ..errors import BootstrapError, PythonMissing, PythonTooOld, ShellRefused, UsageError
+from ..quoting import quoted
 from .bundle import Archive
+from .startup import hint_for
 
 MARK = b"MNSPAWN"
 NOISE_LIMIT = 1 << 20  # a login shell that prints more than this before it runs a command is broken
@@ -178,28 +180,37 @@ class Handshake:
 
     def explain_end(self, status: int | None, diagnostics: bytes) -> BootstrapError:
         """The error for a command that ended before it said anything of ours."""
-        said = _last_words(bytes(self._seen)) or _last_words(diagnostics) or _last_words(self.noise)
         how = f"status {status}" if status is not None else "no status"
-        said = f": {said}" if said else ""
+        said = quoted(self.noise + self._seen, diagnostics, before=":", marks="")
+        if not self.has_shell:
+            return ShellRefused(
+                f"the login shell ran no command ({how}){said}", host=self.host, hint=hint_for(said, has_ended=True)
+            )
+        said = quoted(self._seen or diagnostics or self.noise, before=":", marks="")
         if self.python is not None:
             return PythonMissing(
                 f"{self.python} did not run our Python code ({how}){said}",
                 host=self.host,
                 hint=f"check that `ssh HOST {self.python} --version` works for this account",
             )
-        if self.has_shell:
-            return BootstrapError(
-                f"its Python did not run our code ({how}){said}",
-                host=self.host,
-                hint="check that `ssh HOST python3 --version` works for this account, or name another with --python",
-            )
-        return ShellRefused(
-            f"the login shell ran no command ({how}){said}",
+        return BootstrapError(
+            f"its Python did not run our code ({how}){said}",
             host=self.host,
-            hint="check that `ssh HOST true` works for this account",
+            hint="check that `ssh HOST python3 --version` works for this account, or name another with --python",
         )
 
-
-def _last_words(output: bytes) -> str:
-    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
-    return lines[-1][:200] if lines else ""
+    def explain_delay(self, seconds: float, diagnostics: bytes) -> BootstrapError:
+        """The error for a command that has said nothing of ours in time."""
+        if self.has_shell:
+            said = quoted(self._seen, diagnostics)
+            return BootstrapError(
+                f"connected, but its Python ({self.python or 'python3'}) did not start within {seconds:g} s{said}",
+                host=self.host,
+                hint="is its disk or its network file system slow? --python names another",
+            )
+        said = quoted(self.noise + self._seen, diagnostics)
+        return BootstrapError(
+            f"connected, but its login shell ran no command within {seconds:g} s{said}",
+            host=self.host,
+            hint=hint_for(said, has_ended=False),
+        )

@@ -36,10 +36,15 @@ class Diagnostics:
             self._tail += chunk
             del self._tail[:-DIAGNOSTICS_LIMIT]
 
+    @property
+    def said(self) -> bytes:
+        """What was said so far."""
+        return bytes(self._tail)
+
     async def finish(self) -> bytes:
         """What was said, once it ended; waits for it a moment."""
         await _within(DYING_WORDS, asyncio.shield(self._reader))
-        return bytes(self._tail)
+        return self.said
 
     async def close(self) -> None:
         self._reader.cancel()
@@ -98,13 +103,8 @@ async def join(
         return process, diagnostics, rest, handshake.answer == "have"
     except TimeoutError:
         await abandon(process, diagnostics)
-        if handshake.has_shell:
-            slow = f"its Python ({python or 'python3'}) did not start within {max(timeout, patience or 0.0):g} s"
-            hint = "is its disk or its network file system slow? --python names another"
-        else:
-            slow = f"its login shell ran no command within {timeout:g} s"
-            hint = "a login script that waits or reads input holds it up"
-        raise BootstrapError(f"connected, but {slow}", host=host, hint=hint) from None
+        seconds = max(timeout, patience or 0.0) if handshake.has_shell else timeout
+        raise handshake.explain_delay(seconds, diagnostics.said) from None
     except BaseException:
         await abandon(process, diagnostics)
         raise

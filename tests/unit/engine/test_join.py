@@ -180,7 +180,8 @@ async def test_a_python_that_is_too_old() -> None:
     ("stdout", "stderr", "said"),
     [
         (b"This account is currently not available.\n", b"", "This account is currently not available."),
-        (b"", b"motd\nrbash: exec: restricted\n", "rbash: exec: restricted"),
+        (b"", b"motd\nrbash: exec: restricted\n", "motd | rbash: exec: restricted"),
+        (b"\x1b[1mnot here\x1b[0m\n***\n", b"at all\x07\n", "not here | at all"),
     ],
 )
 async def test_a_shell_that_refuses_commands_is_quoted(stdout: bytes, stderr: bytes, said: str) -> None:
