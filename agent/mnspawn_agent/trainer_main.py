@@ -1,7 +1,8 @@
 """Runs a shipped function inside a trainer and writes what becomes of it into the rank's result file. Stands alone.
 
-It lies in the run's folder beside `job.json`, `function.pickle` and `cloudpickle.zip`. Its argument is nothing, or
-`fork`: one interpreter becomes all trainers of the host (posix/forkserver.py). The result file takes records
+It lies in the run's folder beside `job.json`, `function.pickle`, `arrival.py` and `cloudpickle.zip`. Its argument is
+nothing, or `fork`: one interpreter becomes all trainers of the host (posix/forkserver.py). The result file takes
+records
 
     kind (1 byte), length (4 bytes, big-endian), body
 
@@ -28,6 +29,7 @@ PIECE = 1 << 28  # bytes; a record's length has 32 bits
 CHAIN = 16  # exceptions of a chain of causes that go back as objects; the text has all
 RESULT_FILE = "MNSPAWN_RESULT_FILE"
 BY_VALUE = ("cloudpickle",)  # modules that pickle, the next where one can't: what only the main module has goes along
+ARRIVAL = "_mnspawn_arrival"  # what loaded the function, where it was sent
 PR_SET_PDEATHSIG = 1
 ADOPTION_LIMIT = 10.0  # seconds for the agent to become our parent
 
@@ -87,12 +89,13 @@ class Loaded:
         return function(rank, *args) if self.job["passes_rank"] else function(*args)
 
 
-def load(folder: str, job: Dict[str, Any]) -> Loaded:
+def load(folder: str, job: Dict[str, Any], arrival: Any) -> Loaded:
     """Read what came along."""
     sys.path.insert(0, os.path.join(folder, "cloudpickle.zip"))
     try:
+        arrival.take_shared(job)
         with open(os.path.join(folder, "function.pickle"), "rb") as file:
-            return Loaded(job, pickle.load(file))
+            return Loaded(job, arrival.load(file, job))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the ranks, not to this process
         return Loaded(job, (int, ()), error)
 
@@ -102,11 +105,15 @@ def main(argv: List[str]) -> None:
     folder = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(folder, "job.json"), "rb") as file:
         job = json.loads(file.read().decode("utf-8"))
+    arrival = importlib.import_module("arrival")  # beside us
     set_up(job)
+    arrival.install(job)
     if argv == ["fork"]:
-        fork_ranks(folder, job)
+        fork_ranks(folder, job, arrival)
     else:
-        run_rank(load(folder, job))
+        loaded = load(folder, job, arrival)
+        arrival.have_taken(1)
+        run_rank(loaded)
 
 
 def set_up(job: Dict[str, Any]) -> None:
@@ -140,6 +147,8 @@ def run_rank(loaded: Loaded) -> None:
         results.say(b"X", status=as_status(error.code))
         raise
     except BaseException as error:  # noqa: BLE001 - it goes to the caller, with all that can be said of it
+        if ARRIVAL in sys.modules:
+            sys.modules[ARRIVAL].explain(error)
         report(results, error, loaded.picklers)
         sys.exit(1)
     try:
@@ -276,13 +285,15 @@ def has_device_context() -> bool:
 
 
 # -- forks -------------------------------------------------------------------------------------------------------------
-def fork_ranks(folder: str, job: Dict[str, Any]) -> None:
+def fork_ranks(folder: str, job: Dict[str, Any], arrival: Any) -> None:
     """Import what the function needs, then become every rank in turn. Returns in the server only; see run_rank."""
     requests = json.loads(read_line(0).decode("ascii"))
-    for name in job["preload"]:
-        try_import(name)
-    loaded = load(folder, job)
+    with arrival.loading():
+        for name in job["preload"]:
+            try_import(name)
+    loaded = load(folder, job, arrival)
     is_fresh = has_device_context()
+    arrival.have_taken(0 if is_fresh else len(requests["trainers"]))
     for request in requests["trainers"]:
         if fork_rank(request, requests["parent"]):
             if is_fresh:  # a context can't be forked: this rank begins anew
@@ -335,6 +346,10 @@ def fork_rank(request: Dict[str, Any], agent: int) -> bool:
         os.dup2(opened, fd)
         os.close(opened)
     os.environ.update(request["env"])
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:  # its queues and locks are to know that they were forked
+        util._finalizer_registry.clear()
+        util._run_after_forkers()
     return True
 
 

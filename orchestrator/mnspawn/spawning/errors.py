@@ -22,6 +22,10 @@ class DeviceError(UsageError, RuntimeError):
     """A host does not have the devices that were asked for."""
 
 
+class StartError(UsageError, RuntimeError):
+    """Ranks can't be started from here."""
+
+
 class RunTimedOut(MnspawnError, TimeoutError):
     """The run did not end within its `timeout`."""
 
@@ -107,4 +111,5 @@ __all__ = [
     "ProcessRaisedException",
     "ResultError",
     "RunTimedOut",
+    "StartError",
 ]

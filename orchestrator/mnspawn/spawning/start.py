@@ -15,9 +15,9 @@ from ..engine.control import Control
 from ..engine.prepare import foresee
 from ..engine.request import Listener, RunRequest
 from ..plan import Program
-from . import devices, function, options, outcomes
+from . import arrival, devices, function, options, outcomes, pickling
 from .context import SpawnContext
-from .errors import ArgumentTypeError
+from .errors import ArgumentTypeError, StartError
 from .process import SpawnedProcess
 from .watcher import Watcher
 
@@ -57,14 +57,10 @@ def start(
     Raises:
         NotPicklable: before any host is touched.
     """
+    check_may_start()
     arguments = check_function(func, args)
     is_copied = asked.start_method == "fork"
-    files: function.Files = ()
-    if not is_copied:
-        files = function.pack(
-            func, arguments, passes_rank=passes_rank, wants_result=wants_result, is_here=asked.is_here
-        )
-    request = request_of(func, files, asked, wording is outcomes.PADDLE, stops_on_failure)
+    request = request_of(func, asked, wording is outcomes.PADDLE, stops_on_failure)
     if grace is not None and asked.settings.origin("grace").layer == "default":
         request = replace(request, grace=grace)
     for note in foresee(request):
@@ -75,26 +71,46 @@ def start(
         if stops_on_failure:
             control.stop(request.grace, f"rank {process.rank} on {process.host} failed")
 
+    luggage = pickling.Luggage(is_here=asked.is_here, shares_tensors=wording is outcomes.TORCH)
     watcher = Watcher(stop_all)
     shown = echo.listener_of(asked.output)
     listeners: list[Listener] = [watcher] if shown is None else [shown, watcher]
     agent = None
+    calls = {"passes_rank": passes_rank, "wants_result": wants_result}
     if is_copied:
         from . import fork
 
-        agent = fork.start_agent(
-            func, arguments, asked.settings.workdir, passes_rank=passes_rank, wants_result=wants_result
-        )
-    run = Background(request, listeners, control=control, ends_with_us=daemon, on_end=watcher.end, agent=agent)
+        agent = fork.start_agent(func, arguments, asked.settings.workdir, **calls)
+    else:
+        files = function.pack(func, arguments, **calls, is_here=asked.is_here, luggage=luggage)
+        request = replace(request, files=files)
+
+    def end() -> None:
+        watcher.end()
+        luggage.close()
+
+    run = Background(request, listeners, control=control, ends_with_us=daemon, on_end=end, agent=agent)
     context: SpawnContext[R] = SpawnContext(run, watcher, wording, stops_on_failure=stops_on_failure)
     watcher.owner = weakref.ref(context)
+    if luggage.shared is not None:
+        luggage.shared.serve(lambda: len(watcher.processes), arguments)
     run.start(keep=context)
     return context
 
 
+def check_may_start() -> None:
+    """Raises StartError: this is a child process that is importing its module, as each of its ranks would be."""
+    process = sys.modules.get("multiprocessing.process")
+    is_child = process is not None and getattr(process.current_process(), "_inheriting", False)
+    if is_child or getattr(sys.modules.get(arrival.NAME), "is_loading", False):
+        raise StartError(
+            "ranks can't be started while a rank or a child process imports the module that asks for them",
+            hint='put the call into a function, or below `if __name__ == "__main__":`',
+        )
+
+
 def request_of(
     func: Callable[..., Any],
-    files: function.Files,
     asked: options.Asked,
     has_device_rules: bool,
     stops_on_failure: bool,
@@ -113,7 +129,6 @@ def request_of(
         nproc=None if asked.nprocs == -1 else asked.nprocs,
         python=None if is_copied else request.python or _own_python(asked, request),
         prelude=None if is_copied else request.prelude,
-        files=files,
         has_results=True,
         python_version=None if is_copied else sys.version_info[:2],
         is_forked=asked.start_method == "forkserver",

@@ -10,7 +10,7 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from mnspawn.spawning import function
+from mnspawn.spawning import function, modules
 from mnspawn.spawning.errors import NotPicklable
 
 SCALE = 3
@@ -61,18 +61,18 @@ def test_installed_modules_go_by_reference(tmp_path: Path) -> None:
     files = dict(pack(yaml.safe_load, "a: 1"))
     assert b"safe_load" in files["function.pickle"]
     assert len(files["function.pickle"]) < 200
-    assert not function.is_ours_alone("yaml", yaml)
-    assert not function.is_ours_alone("json", sys.modules["json"])
+    assert not modules.is_ours_alone("yaml", yaml)
+    assert not modules.is_ours_alone("json", sys.modules["json"])
 
 
 def test_a_folder_of_installed_packages_is_no_working_folder(tmp_path: Path) -> None:
     (tmp_path / "thing-1.0.dist-info").mkdir()
     module = types.ModuleType("thing")
     module.__file__ = str(tmp_path / "thing" / "__init__.py")
-    assert not function.is_ours_alone("thing", module)
+    assert not modules.is_ours_alone("thing", module)
     (tmp_path / "work").mkdir()
     module.__file__ = str(tmp_path / "work" / "thing.py")
-    assert function.is_ours_alone("thing", module)
+    assert modules.is_ours_alone("thing", module)
 
 
 def test_what_cloudpickle_was_told_by_others_stays_as_it_was() -> None:

@@ -1,0 +1,149 @@
+"""Which modules go by value, and what of them a rank needs to import them. Knows sys.modules; pickles nothing.
+
+What the hosts can import like us (the standard library, installed packages) goes by reference; everything else
+(`__main__`, notebook cells, modules of the working folder) by value.
+"""
+
+import ast
+import contextlib
+import functools
+import linecache
+import os
+import site
+import sys
+import sysconfig
+import types
+from collections.abc import Iterable, Iterator
+
+_OURS = ("mnspawn", "mnspawn_agent", "mnspawn_inventory", "cloudpickle")  # never by value
+Needed = dict[str, tuple[str | None, list[str] | None]]  # name: its file (None: it has none), folders (of packages)
+
+
+@contextlib.contextmanager
+def by_value() -> Iterator[None]:
+    """Let modules that hosts can't import go by value for as long as the context lasts."""
+    import cloudpickle
+
+    known = set(cloudpickle.list_registry_pickle_by_value())
+    added = [module for name, module in list(sys.modules.items()) if name not in known and is_ours_alone(name, module)]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def is_ours_alone(name: str, module: object) -> bool:
+    """Whether a module is code of the user's that no other host can be expected to have installed."""
+    if not isinstance(module, types.ModuleType) or name == "__main__" or name != module.__name__:
+        return False
+    if name.partition(".")[0] in _OURS or name.partition(".")[0] in sys.stdlib_module_names:
+        return False
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str) or not file.endswith((".py", ".pyc", ".ipynb")):
+        return False
+    path = absolute(file) or file
+    if path.startswith(installed()):
+        return False
+    levels = name.count(".") + os.path.basename(path).startswith("__init__.")
+    return not _holds_packages(functools.reduce(lambda folder, _: os.path.dirname(folder), range(levels + 1), path))
+
+
+@functools.cache
+def _holds_packages(folder: str) -> bool:
+    """Whether packages were installed into a folder of its own (`pip install --target`), which hosts may share."""
+    try:
+        return any(name.endswith((".dist-info", ".egg-info")) for name in os.listdir(folder))
+    except OSError:
+        return True  # an archive, or gone: not what somebody is working on
+
+
+@functools.cache
+def installed() -> tuple[str, ...]:
+    """Folders whose modules are installed, not written by the user."""
+    folders = {path for name, path in sysconfig.get_paths().items() if name in _MODULE_FOLDERS}
+    folders |= {*site.getsitepackages(), site.getusersitepackages()}
+    return tuple(os.path.abspath(folder) + os.sep for folder in folders)
+
+
+def absolute(path: str) -> str | None:
+    """None for a relative path when the working folder was removed: it leads nowhere."""
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        return None
+
+
+def main() -> tuple[str | None, str | None]:
+    """The file of the main module, and the name that it was run by (`python -m`)."""
+    module = sys.modules.get("__main__")
+    file = getattr(module, "__file__", None)
+    name = getattr(getattr(module, "__spec__", None), "name", None)
+    return absolute(file) if isinstance(file, str) else None, name
+
+
+# -- what a rank needs to import them ----------------------------------------------------------------------------------
+def needed_by(sent: Iterable[str], codes: Iterable[types.CodeType]) -> Needed:
+    """Modules of the user's that came by value (`sent`) or that their code imports, and all that those import in turn.
+
+    Only those that are imported here: what nobody has imported yet is the host's own to find.
+    """
+    import cloudpickle
+
+    registered = cloudpickle.list_registry_pickle_by_value()
+    known = {
+        name: module
+        for name, module in list(sys.modules.items())
+        if is_ours_alone(name, module) or (name in registered and isinstance(module, types.ModuleType))
+    }
+    found: Needed = {}
+    waiting = [*sent, *(name for code in codes for name in _imports_of(code.co_filename))]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        module = known.get(name, sys.modules.get(name))
+        file = getattr(module, "__file__", None)
+        folders = [path for path in getattr(module, "__path__", ()) if isinstance(path, str)]
+        if name in known and isinstance(file, str) and file.endswith(".py"):
+            file = absolute(file) or file
+            found[name] = file, folders or None
+            waiting += _imports_of(file, name if folders else name.rpartition(".")[0])
+        elif file is None and folders and any(other.startswith(name + ".") for other in known):
+            found[name] = None, folders
+        else:
+            continue
+        if "." in name:
+            waiting.append(name.rpartition(".")[0])
+    return dict(sorted(found.items()))
+
+
+def files_of(found: Needed) -> list[str]:
+    return [file for file, _ in found.values() if file is not None]
+
+
+def _imports_of(file: str, package: str = "") -> tuple[str, ...]:
+    return _imports_in("".join(linecache.getlines(file)), package)
+
+
+@functools.lru_cache(maxsize=1024)
+def _imports_in(text: str, package: str) -> tuple[str, ...]:
+    """Names of modules that a text imports somewhere; of what it takes from packages nobody knows, so those, too."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):  # such as a notebook's cell with commands of its own
+        return ()
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            name = ".".join([*base, *([node.module] if node.module else [])])
+            found += [name, *(f"{name}.{alias.name}" for alias in node.names)]
+    return tuple(dict.fromkeys(found))
+
+
+_MODULE_FOLDERS = ("stdlib", "platstdlib", "purelib", "platlib")

@@ -1,0 +1,181 @@
+"""Pickles a function and its arguments for ranks; says what can't be pickled, and where. The one user of cloudpickle.
+
+Beside what cloudpickle does: code keeps its file, what goes by value its place in the caller (see arrival.py), and what
+multiprocessing shares between processes is shared with ranks on this machine, and refused for others.
+"""
+
+import functools
+import io
+import os
+import pickle
+import sys
+import threading
+import types
+from collections import ChainMap
+from collections.abc import Callable
+from typing import Any
+
+from . import arrival, asserts, sharing
+from .errors import NotPicklable
+from .modules import by_value
+
+_registering = threading.RLock()  # cloudpickle keeps one list for the whole process
+
+
+def _renew_lock() -> None:
+    """In a forked child: a thread that it does not have may hold the lock for ever."""
+    global _registering
+    _registering = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+class Luggage:
+    """What goes along with a pickle.
+
+    Args:
+        is_here: ranks are on this machine.
+        shares_tensors: torch's tensors are shared with them, whatever memory they are in, as torch's spawn does.
+
+    Attributes:
+        codes: whose code went by value, for its files.
+        modules: names of those that objects came from by value.
+        shared: what multiprocessing shares; None when there is no such thing.
+    """
+
+    def __init__(self, *, is_here: bool, shares_tensors: bool = False) -> None:
+        self.is_here = is_here
+        self.shares_tensors = shares_tensors
+        self.codes: list[types.CodeType] = []
+        self.modules: set[str] = set()
+        self.shared: sharing.Shared | None = None
+
+    @property
+    def files(self) -> list[str]:
+        return sorted({code.co_filename for code in self.codes})
+
+    def share(self) -> sharing.Shared:
+        if self.shared is None:
+            self.shared = sharing.Shared()
+        return self.shared
+
+    def close(self) -> None:
+        if self.shared is not None:
+            self.shared.close()
+
+
+def dump(function: Callable[..., Any], args: tuple[Any, ...], luggage: Luggage) -> bytes:
+    """A function and its arguments, pickled.
+
+    Raises:
+        NotPicklable: names the part that could not be pickled.
+    """
+    if luggage.is_here and sharing.has_tracker():
+        luggage.share()  # names of shared memory are texts
+    with _registering, by_value():
+        try:
+            return _dumps((function, args), luggage)
+        except Exception as error:  # pickling calls the objects' own code, which may raise anything
+            luggage.close()
+            raise _blame(function, args, error, luggage.is_here) from error
+
+
+def _blame(function: Callable[..., Any], args: tuple[Any, ...], error: Exception, is_here: bool) -> NotPicklable:
+    """The error for the first part that can't be pickled by itself."""
+    parts = [("the function", function), *((f"argument {position}", arg) for position, arg in enumerate(args))]
+    for name, part in parts:
+        trial = Luggage(is_here=is_here)
+        place = "func" if part is function else "args"
+        try:
+            _dumps(part, trial)
+        except sharing.StaysHere as reason:
+            what = f", of type {reason.kind}," if reason.value is part else f" holds a {reason.kind}, which"
+            text = f"{name}{what} can't be used on other hosts: {sharing.WHY}"
+            return NotPicklable(text, place=place, hint=sharing.HINT)
+        except Exception as reason:  # noqa: BLE001 - as above
+            kind = "" if part is function else f", of type {type(part).__qualname__},"
+            return NotPicklable(
+                f"{name}{kind} can't be pickled: {type(reason).__name__}: {reason}",
+                place=place,
+                hint=sharing.hint_for(reason)
+                or "locks, open files, sockets and generators stay where they are: make them inside the function",
+            )
+        finally:
+            trial.close()
+    return NotPicklable(f"function and arguments can't be pickled together: {error}", place="args")
+
+
+def _dumps(value: Any, luggage: Luggage) -> bytes:
+    content = io.BytesIO()
+    with sharing.spawning(luggage.share) if luggage.is_here else sharing.apart():
+        _pickler()(content, luggage).dump(value)
+    return content.getvalue()
+
+
+@functools.cache
+def _pickler() -> Callable[[io.BytesIO, Luggage], Any]:
+    import cloudpickle
+    from cloudpickle import cloudpickle as maker
+
+    reduce_code = cloudpickle.Pickler.dispatch_table[types.CodeType]
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it is untyped
+        def __init__(self, file: io.BytesIO, luggage: Luggage) -> None:
+            self._luggage = luggage
+            self._kinds = sharing.kinds()
+            self._reducers = sharing.reducers() if luggage.is_here else {}
+            self.dispatch_table = ChainMap({types.CodeType: self._reduce_code}, cloudpickle.Pickler.dispatch_table)
+            super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+
+        def _reduce_code(self, code: types.CodeType) -> Any:
+            """As cloudpickle, which forgets the file: tracebacks from the ranks would name none."""
+            self._luggage.codes.append(code)
+            make, parts = reduce_code(code)
+            return make, tuple(
+                code.co_filename if isinstance(part, str) and part == "<dynamic-code>" else part for part in parts
+            )
+
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, self._kinds):
+                if not self._luggage.is_here:
+                    raise sharing.StaysHere(obj)
+                self._luggage.share()
+            reducer = self._reducers.get(type(obj))
+            if reducer is not None and type(obj) not in self.dispatch_table:
+                return sharing.reduce(reducer, obj, self._luggage.shares_tensors)
+            if isinstance(obj, types.ModuleType):
+                return self._reduce_module(obj)
+            if isinstance(obj, types.FunctionType) and obj.__module__ == asserts.__name__:
+                return self._dynamic_function_reduce(obj)
+            reduced = super().reducer_override(obj)
+            return reduced if reduced is NotImplemented else self._with_place(obj, reduced)
+
+        def _reduce_module(self, module: types.ModuleType) -> Any:
+            if module.__name__ == asserts.MODULE:
+                return maker.dynamic_subimport, (asserts.MODULE, asserts.FUNCTIONS)
+            if module.__name__ in cloudpickle.list_registry_pickle_by_value():
+                self._luggage.modules.add(module.__name__)
+            return NotImplemented
+
+        def _with_place(self, obj: Any, reduced: Any) -> Any:
+            """Where the caller has it goes into an argument that cloudpickle's maker of it has to spare."""
+            make, parts, *rest = reduced
+            if make is maker._make_function:
+                self._luggage.modules.add(str(obj.__globals__.get("__name__")))
+                return make, (*parts[:2], _place_of(obj), *parts[3:]), *rest
+            if make in (maker._make_skeleton_class, maker._make_skeleton_enum):
+                self._luggage.modules.add(str(obj.__module__))
+                return make, (*parts[:-1], {arrival.PLACE: _place_of(obj)}), *rest
+            return reduced
+
+    return Pickler
+
+
+def _place_of(obj: Any) -> str | None:
+    """Its module and name, when that has it by that name."""
+    name, path = getattr(obj, "__module__", None), getattr(obj, "__qualname__", "")
+    found: Any = sys.modules.get(name) if isinstance(name, str) else None
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return f"{name}:{path}" if found is obj else None
