@@ -85,6 +85,12 @@ class RunDir:
         os.replace(temporary, path)
         return path
 
+    def write_plan(self, about: Dict[str, Any], run: str, node_rank: int, ranks: List[int], grace: float) -> None:
+        """What the pod is, for whoever looks later."""
+        plan = dict(about, run=run, node_rank=node_rank, ranks=ranks, grace=grace, hostname=socket.gethostname())
+        plan.update(began=time.time(), clock=time.monotonic(), boot=boot_id())
+        self.write(PLAN, json.dumps(plan, indent=1, sort_keys=True).encode("ascii"))
+
     def write_status(self, status: Dict[str, Any]) -> None:
         self.write(STATUS, json.dumps(status, indent=1, sort_keys=True).encode("ascii"))
 
@@ -135,18 +141,30 @@ def is_held(path: str) -> bool:
 
 def holders_of(path: str) -> List[int]:
     """Pids of processes that have a pod's lock open: its agent."""
-    lock = os.path.realpath(os.path.join(path, LOCK))
+    return openers_of(os.path.join(path, LOCK))
+
+
+def openers_of(path: str) -> List[int]:
+    """Pids of other processes that have a file open, as far as this account may see them."""
+    path = os.path.realpath(path)
     found = []
     for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        try:
-            links = [os.readlink(entry.path) for entry in os.scandir("/proc/%s/fd" % name)]
-        except OSError:
-            continue  # it ended meanwhile, or belongs to somebody else
-        if lock in links:
+        if name.isdigit() and int(name) != os.getpid() and path in _open_files(name):
             found.append(int(name))
     return found
+
+
+def _open_files(pid: str) -> Iterator[str]:
+    folder = "/proc/%s/fd" % pid
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return  # it ended meanwhile, or belongs to somebody else
+    for name in names:
+        try:
+            yield os.readlink(os.path.join(folder, name))
+        except OSError:
+            pass  # it was closed meanwhile
 
 
 def folders_of(run: str, node_rank: str) -> Iterator[str]:

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import socket
 import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Set
@@ -12,7 +11,7 @@ from ..core.pod import Ended, Finished, PodMachine, PodState, Sweep
 from ..core.trainer import SendSignal, TrainerState
 from ..protocol import messages
 from ..protocol.exits import from_wait_status
-from . import attach, forkserver, libc, native, probe, reaper, recorded, rundir, spawner
+from . import attach, buildlocks, forkserver, libc, native, probe, reaper, recorded, spawner
 from .marks import MarkWriter
 from .prepare import Preparation, without
 from .spool import Spool, Spools, tail_of
@@ -52,9 +51,10 @@ class Supervisor:
         self.pod = PodMachine(self._prepared.ranks, message["grace"], message["stops_on_failure"])
         self.grace = float(message["grace"])
         self._lock = self._prepared.folder.lock()
-        self._write_plan()
         self.run = self._prepared.run
         self.node_rank = self._prepared.node_rank
+        about = message["about"]
+        self._prepared.folder.write_plan(about, self.run, self.node_rank, self._prepared.ranks, self.grace)
         self._is_disk_full = False
         self._ranks_by_pid: Dict[int, int] = {}
         self._forks: Optional[forkserver.ForkServer] = None  # until it has made the trainers
@@ -70,21 +70,6 @@ class Supervisor:
 
     def _now(self) -> float:
         return time.monotonic()
-
-    def _write_plan(self) -> None:
-        message = self._prepared.message
-        plan = dict(
-            message["about"],
-            run=self._prepared.run,
-            node_rank=self._prepared.node_rank,
-            ranks=self._prepared.ranks,
-            grace=self.grace,
-            hostname=socket.gethostname(),
-            began=time.time(),
-            clock=time.monotonic(),
-            boot=rundir.boot_id(),
-        )
-        self._prepared.folder.write(rundir.PLAN, json.dumps(plan, indent=1, sort_keys=True).encode("ascii"))
 
     def say(self, kind: str, **fields: Any) -> None:
         """Tell the controller, and whoever looks into the run folder later."""
@@ -136,6 +121,8 @@ class Supervisor:
         base = without(os.environ, native.inward(message["unset"]))
         base.update(native.inward(message["env"]))
         base.update(reaper.mark_of(prepared.run, prepared.node_rank))
+        for problem in buildlocks.problems(base):
+            self._notice(problem)
         prepared.held.release()
         if sys.platform.startswith("linux"):
             libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
