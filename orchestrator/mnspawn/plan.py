@@ -36,6 +36,12 @@ class Forwarded(str):
     __slots__ = ()
 
 
+class FromFile(str):
+    """A variable's value that was read from a file of variables: such files keep secrets, so it is not shown."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """What a trainer runs: a script file, a Python module, any command, or a function that is called `target`.
@@ -249,12 +255,11 @@ def _plan_pod(
         trainers.append(TrainerPlan(trainer.rank, trainer.local_rank, own))
     files = tuple(file for share in shares for file in share.files)
     argv = _argv(spec.program, ground)
+    secrets = ground.secrets | {name for name, value in given.items() if isinstance(value, FromFile)}
     prelude = ground.prelude
     if prelude is not None:
         _check_string(f"{'-' * PRELUDE_NAME}{prelude}", f"{pod.host}: prelude")
-    return PodPlan(
-        pod.node_rank, pod.host, ground.workdir, unset, argv, env, files, tuple(trainers), ground.secrets, prelude
-    )
+    return PodPlan(pod.node_rank, pod.host, ground.workdir, unset, argv, env, files, tuple(trainers), secrets, prelude)
 
 
 def _argv(program: Program, ground: Ground) -> tuple[str, ...]:

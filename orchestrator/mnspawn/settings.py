@@ -120,8 +120,9 @@ class Settings:
         "What trainers find in their environment: torch, paddle, jax, jax-address, tf, ompi, default, none.")
 
     env: tuple[tuple[str, str], ...] = _option(
-        (), values.variables, "Environment", "NAME[=VALUE]",
-        "A variable for every trainer; NAME alone takes the value from here. May be repeated.", "-x", True)
+        (), values.variables, "Environment", "NAME[=VALUE]|@FILE",
+        "A variable for every trainer; NAME alone takes the value from here, @FILE those of an .env file. Repeatable.",
+        "-x", True)
     keep_proxy: bool = _option(
         False, values.switch, "Environment", "", "Leave http_proxy and https_proxy of the hosts to the trainers.")
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mnspawn import env_file
 from mnspawn.contract import DEFAULT, choose
 from mnspawn.errors import UsageError
-from mnspawn.plan import Forwarded
+from mnspawn.plan import Forwarded, FromFile
 from mnspawn_agent.protocol.checks import MAX_SECONDS
 
 MOST_TRAINERS = 4096  # on one host: an agent takes no more (messages.MAX_RANKS), and more is a typing error
@@ -227,7 +228,7 @@ def contracts(found: object, context: Context) -> tuple[str, ...]:
 
 
 def variables(found: object, context: Context) -> tuple[tuple[str, str], ...]:
-    """Environment variables: a table, or NAME=VALUE and NAME items (NAME alone takes our own value).
+    """Environment variables: a table, or NAME=VALUE, NAME and @FILE items (NAME alone takes our own value).
 
     In one text (MNSPAWN_ENV), items are separated and quoted as in a shell.
     """
@@ -246,14 +247,32 @@ def variables(found: object, context: Context) -> tuple[tuple[str, str], ...]:
     for item in items:
         if isinstance(item, tuple) and len(item) == 2:
             name, value = _variable(*item)
+        elif isinstance(item, str) and item.startswith("@"):
+            given |= _of_file(item[1:], context)
+            continue
         elif isinstance(item, str):
             name, equals, value = item.partition("=")
             name, value = _variable(name, value if equals else context.environ.get(name))
             value = value if equals else Forwarded(value)
         else:
-            raise _bad("NAME=VALUE or NAME", item)
+            raise _bad("NAME=VALUE, NAME or @FILE", item)
         given[name] = value
     return tuple(given.items())
+
+
+def _of_file(name: str, context: Context) -> dict[str, str]:
+    given: dict[str, str] = {}
+    try:
+        for entry in env_file.read(path(name, context)):
+            if entry.value is not None:
+                given[entry.name] = FromFile(entry.value)
+            elif entry.name in context.environ:
+                given[entry.name] = Forwarded(context.environ[entry.name])
+            else:
+                raise BadValue(f"{entry.place}: expected {entry.name} to be set in our own environment, found it unset")
+    except env_file.BadFile as exc:
+        raise BadValue(str(exc)) from None
+    return given
 
 
 def _variable(name: object, value: object) -> tuple[str, str]:

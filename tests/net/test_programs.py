@@ -224,3 +224,20 @@ def test_the_environment_that_a_dry_run_shows_is_the_one_that_trainers_get(clust
         assert "SLURM_JOBID" not in text
         assert text["WORLD_SIZE"] == "2"
     assert found[1][b"OMP_NUM_THREADS"] == b"3"
+
+
+@pytest.mark.parametrize("transport", ["asyncssh", "openssh", "paramiko"])
+def test_variables_from_a_file_reach_the_ranks_and_no_command_line(
+    cluster: Cluster, tmp_path: Path, transport: str
+) -> None:
+    (tmp_path / "secrets.env").write_text("export A_TOKEN='s3cret $x' # mine\nHERE\n")
+    (tmp_path / "show.py").write_text(
+        "import os, pathlib\n"
+        "lines = [p.read_bytes() for p in pathlib.Path('/proc').glob('[0-9]*/cmdline')]\n"
+        "print(os.environ['A_TOKEN'], os.environ['HERE'], any(b's3cret' in line for line in lines))\n"
+    )
+    over = ("--transport", transport, "--ssh-config", str(cluster.ssh_config))
+    command = (*over, *PAIR, "-x", "@secrets.env", "show.py")
+    done = cluster.mnspawn(*command, cwd=tmp_path, env={"HERE": "ours"}).check()
+    assert lines_of(done.raw_stdout) == on_both(b"s3cret $x ours False")
+    assert "s3cret" not in cluster.mnspawn("--dry-run", *command, cwd=tmp_path, env={"HERE": "ours"}).check().stdout
