@@ -89,6 +89,7 @@ class Drive:
             HostLink(index, name, reached, request, self._run, partial(self._deliver, index), self._audience.notice)
             for index, name in enumerate(names)
         ]
+        self._vigil = Vigil(self._machine, self._links, request.orphan_grace)
         self._detaching = Detaching(self._machine, self._links, request, self._audience.notice)
         calls = self._interrupt, self._pass_signal, self._detach, lambda: self._has_result
         with interrupts.handled(*calls) if request.handle_signals else contextlib.nullcontext():
@@ -106,7 +107,7 @@ class Drive:
     async def _drive(self, reached: Reached) -> None:
         async with asyncio.TaskGroup() as group:
             self._group = group
-            parts = self._serve(reached), keep_time(self._machine, self._act), Vigil(self._machine, self._links).keep()
+            parts = self._serve(reached), keep_time(self._machine, self._act), self._vigil.keep()
             tasks = [group.create_task(part) for part in parts]
             self._control.bind(self)
             await self._finished.wait()
@@ -155,7 +156,7 @@ class Drive:
         try:
             await link.bring_up(connection)
             while True:
-                lost = await link.pump()
+                lost = self._vigil.awake.explain(await link.pump())
                 if link.is_settled or self._machine.state is policy.RunState.DONE:
                     break
                 if self._machine.state in (policy.RunState.CONNECTING, policy.RunState.PREPARING) or self._is_dry:
@@ -171,7 +172,7 @@ class Drive:
     async def _come_back(self, link: HostLink, lost: said.LinkLost) -> bool:
         """Redial a host whose link broke; False when it counts as lost."""
         began = self._loop.time()
-        lost_at = began if lost.kind == "eof" else lost.last_heard
+        lost_at = began if lost.kind == "eof" or self._vigil.awake.pause() else lost.last_heard
         if lost.kind in HOPELESS:
             self._machine.condemn(link.index, lost.detail, lost_at, began)
             self._act()
@@ -296,13 +297,12 @@ class Drive:
                 link.send(messages.FINISH, keep=self._request.keeps_folder)
                 machine.settled(link.index, now)
             case said.StopAsked(reason, grace, is_orphaned):
-                machine.stop_asked(now, grace, f"{reason} on {link.name}", is_orphaned)
+                why = self._vigil.awake.reason_of_stop(f"{reason} on {link.name}", is_orphaned)
+                machine.stop_asked(now, grace, why, is_orphaned)
             case said.LetGo() if self._request.handle_signals:
                 self._detach()
             case said.LinkLost():
                 link.lost = event
-            case _:
-                pass  # for the audience alone
 
     def _take_hello(self, link: HostLink, hello: said.Hello) -> None:
         if not hello.facts.root:

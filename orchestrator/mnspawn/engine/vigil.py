@@ -7,6 +7,7 @@ from typing import Any
 from ..core.patience import PROOF_LIMIT
 from ..core.run import Awaited, RunMachine
 from ..core.session import HostSession
+from .awake import Awake
 from .join import START_LIMIT
 from .link import HostLink
 
@@ -17,11 +18,12 @@ LIMITS = {Awaited.HELLO: START_LIMIT, Awaited.PREPARED: 300.0, Awaited.STARTED: 
 
 
 class Vigil:
-    """One run's hosts, as far as they are waited for."""
+    """One run's hosts, as far as they are waited for; `awake` knows when we did not run ourselves."""
 
-    def __init__(self, machine: RunMachine, links: Sequence[HostLink]) -> None:
+    def __init__(self, machine: RunMachine, links: Sequence[HostLink], orphan_grace: float = 0.0) -> None:
         self._machine = machine
         self._links = links
+        self.awake = Awake(orphan_grace)
         self._since: dict[int, tuple[object, float]] = {}  # by host: what stood how, and since when it has
 
     async def keep(self) -> None:
@@ -29,6 +31,8 @@ class Vigil:
         now = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(LOOK)
+            if self.awake.look():
+                self._since.clear()  # nobody can have kept us waiting
             for link in self._links:
                 self._look_at(link, now())
 
