@@ -44,7 +44,21 @@ def request_of(settings: Settings, program: Program, hosts: "tuple[Host, ...]") 
 
 def ssh_of(settings: Settings) -> SshOptions:
     """How hosts are reached."""
-    return SshOptions(settings.ssh_config, settings.connect_timeout, settings.host_key_check)
+    return SshOptions(settings.ssh_config, settings.connect_timeout, settings.host_key_check, _said(settings))
+
+
+def _said(settings: Settings) -> str:
+    """The options of the command line without which other commands would not reach the same hosts."""
+    import shlex
+
+    given = {name: getattr(settings, name) for name in ("ssh_config", "hostfile", "inventory")}
+    words = [
+        word
+        for name, value in given.items()
+        if value is not None and settings.origin(name).layer == "argument"
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
+    return shlex.join(words)
 
 
 def program_of(settings: Settings, words: Sequence[str]) -> Program:

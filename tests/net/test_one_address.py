@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -149,3 +150,70 @@ def test_two_ways_of_writing_one_account_are_refused_before_anything_is_dialled(
         assert (done.status, done.stderr) == (
             2, "mnspawn: --hosts: hosts 'h' and 'me@h' are the same: me@192.0.2.1 port 22\n",
         )  # fmt: skip
+
+
+def pasted(hint: str) -> list[str]:
+    """The command in a hint, as a shell would take it."""
+    command = hint.partition("mnspawn ")[2].partition(" (or ")[0].splitlines()[0]
+    return shlex.split(command)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("listing", ["option", "hostfile", "inventory"])
+def test_the_command_of_a_hint_does_what_it_says_when_it_is_pasted(
+    two_ports: Cluster, transport: str, listing: str, tmp_path: Path
+) -> None:
+    cluster, address = two_ports, two_ports["h1"].address
+    cluster["h1"].add_user("alice")
+    config = tmp_path / "my config"
+    config.write_text(f"UserKnownHostsFile {tmp_path}/known\nIdentityFile {cluster.identity}\n")
+    listed = tmp_path / "hosts"
+    hosts = [f"alice@{address}:2201", f"alice@{address}:2202"]
+    if listing == "option":
+        options = ["--hosts", ",".join(hosts)]
+    elif listing == "hostfile":
+        listed.write_text("\n".join(hosts) + "\n")
+        options = ["--hostfile", str(listed)]
+    else:
+        listed = listed.with_suffix(".toml")
+        listed.write_text("".join(f'[hosts.n{n}]\naddress = "{address}"\nport = 220{n}\n' for n in (1, 2)))
+        options = ["--inventory", str(listed)]
+    run = ["--transport", transport, "--ssh-config", str(config), *options, "--nproc-per-node", "1", "--no-python"]
+    refused = cluster.mnspawn(*run, "true")
+    assert refused.status == 3, refused
+    assert refused.stderr.count("mnspawn hosts trust") == 1
+    command = pasted(refused.stderr)
+    asked = cluster.mnspawn(*command)
+    assert asked.status == 2, asked
+    cluster.mnspawn(*pasted(asked.stderr)).check()
+    cluster.mnspawn(*run, "true").check()
+
+    known = tmp_path / "known"
+    lines = known.read_text().splitlines()
+    other = cluster["h1"].run("sh", "-c", "ssh-keygen -q -t ed25519 -N '' -f /tmp/k && cat /tmp/k.pub").check().stdout
+    is_hashed = lines[0].startswith("|1|")
+    assert not is_hashed or len(lines) > 1
+    known.write_text("".join(f"{line.split()[0]} {' '.join(other.split()[:2])}\n" for line in lines))
+    refused = cluster.mnspawn(*run, "true")
+    assert (refused.status, refused.stderr.count("mnspawn hosts trust --replace")) == (3, 1), refused
+    cluster.mnspawn(*pasted(refused.stderr), "--yes").check()
+    cluster.mnspawn(*run, "true").check()
+
+
+def test_show_takes_hosts_as_its_siblings_do(controller: Controller, tmp_path: Path) -> None:
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text("root@192.0.2.1:40123\nroot@192.0.2.1:40124\n")
+    for words in (
+        ["--hostfile", str(hostfile)],
+        ["root@192.0.2.1:40123,root@192.0.2.1:40124"],
+        ["--hosts", "root@192.0.2.1:40123,root@192.0.2.1:40124"],
+        ["--hostfile", str(hostfile), "192.0.2.1"],
+    ):
+        shown = json.loads(controller.mnspawn("hosts", "show", "--json", *words).check().stdout)["hosts"]
+        found = [{value["name"]: value["value"] for value in one["values"]} for one in shown]
+        assert [(one["host"], values["user"], values["port"]) for one, values in zip(shown, found, strict=True)] == [
+            ("192.0.2.1:40123", "root", 40123),
+            ("192.0.2.1:40124", "root", 40124),
+        ]
+    text = controller.mnspawn("hosts", "show", "192.0.2.1:40124", "--hostfile", str(hostfile)).check().stdout
+    assert text.splitlines()[0].split() == ["name", "=", "192.0.2.1:40124", f"{hostfile}:2:1"]

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 NAME = "\0"  # stands for the host's own name
 LEFT_OUT = "..."
 SHOWN = 3  # of the words in which messages differ; the first ones are enough to see what kind of thing differs
+COMMAND = "mnspawn"
+_ADDRESS = re.compile(r"((?:[^@\s]+@)?)([\w.-]+)((?::[0-9]+)?)")
+_BRACKETS = re.compile(r"\[[^\]]*\]")
 _SPACES = re.compile(r"(\s+)")
 _EDGES = re.compile(r"(['\"(]*)(.*?)(['\"),;:.]*)", re.S)  # a word, and what a sentence puts around it
 
@@ -50,8 +53,8 @@ def fold(
             one = Folded(hosts, alike[0].message, alike[0].hint)
         else:
             message = _merged([told.message for told in alike], hosts)
-            hint = None if alike[0].hint is None else _merged([told.hint or "" for told in alike], hosts)
             shown = names(hosts)
+            hint = None if alike[0].hint is None else _merged([told.hint or "" for told in alike], hosts, names)
             one = Folded(hosts, message.replace(NAME, shown), hint and hint.replace(NAME, shown))
         found.append((key[0], one, [position for position, _ in group]))
     return found
@@ -67,10 +70,36 @@ def _shape(text: str, host: str) -> tuple[str, ...]:
     return tuple(LEFT_OUT if any(sign.isdigit() for sign in word) else word for word in words)
 
 
-def _merged(texts: Sequence[str], hosts: Sequence[str]) -> str:
-    """One text for all; of the same shape they are. Where words differ, the first few stand side by side."""
+def _merged(texts: Sequence[str], hosts: Sequence[str], names: Callable[[Sequence[str]], str] | None = None) -> str:
+    """One text for all; of the same shape they are. Where words differ, the first few stand side by side.
+
+    Args:
+        names: given for hints, in which the hosts behind a command of ours are all named, so that it can be pasted.
+    """
     nameless = (_SPACES.split(_nameless(text, host)) for text, host in zip(texts, hosts, strict=True))
-    return "".join(_beside(words, hosts) for words in zip(*nameless, strict=True))
+    merged: list[str] = []
+    is_command = False
+    for words in zip(*nameless, strict=True):
+        is_command = is_command or (names is not None and words[0] == COMMAND)
+        same = len(set(words)) == 1
+        if is_command and names is not None and not (same and (words[0] == NAME or NAME not in words[0])):
+            merged.append(_all_of([word.replace(NAME, host) for word, host in zip(words, hosts, strict=True)], names))
+            is_command = False
+        else:
+            merged.append(_beside(words, hosts))
+    return "".join(merged)
+
+
+def _all_of(words: Sequence[str], names: Callable[[Sequence[str]], str]) -> str:
+    """Addresses as an expression for all of them: me@h[1-4]:2201."""
+    parts = [_ADDRESS.fullmatch(word) for word in words]
+    ends = {(part[1], part[3]) for part in parts if part}
+    if all(parts) and len(ends) == 1:
+        folded = names([part[2] for part in parts if part])
+        if "," not in _BRACKETS.sub("", folded):
+            before, after = ends.pop()
+            return f"{before}{folded}{after}"
+    return ",".join(dict.fromkeys(words))
 
 
 def _beside(words: Sequence[str], hosts: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import json
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -28,7 +27,6 @@ from mnspawn.settings import Settings
 
 if TYPE_CHECKING:
     from mnspawn.hosts import Examined, Known
-    from mnspawn_inventory import Host
 
 app = typer.Typer(
     name="hosts",
@@ -92,41 +90,29 @@ def _without(examined: "Sequence[Examined]", ignored: set[str]) -> "list[Examine
 # -- show
 
 
-def show(
-    settings: Settings,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="One host.")],
-    as_json: JsonOption = False,
-) -> int:
-    """Show every value that holds for a host, and where it comes from. Nobody is contacted."""
-    host = _one_host(name, settings)
+def show(settings: Settings, hosts_argument: HostsArgument = None, as_json: JsonOption = False) -> int:
+    """Show every value that holds for hosts, and where it comes from. Nobody is contacted."""
+    hosts = chosen_hosts(settings, else_all=True)
+    if not hosts:
+        raise UsageError("expected real hosts: those of a sandbox have no settings", place="--sandbox")
     origins = {
         option: place.place if (place := settings.origin(option)).layer != "default" else "default"
         for option in ("transport", "connect_timeout", "host_key_check")
     }
-    values = fleet.effective(host, ssh_options(settings), settings.transport, origins)
+    shown = [(host.name, fleet.effective(host, ssh_options(settings), settings.transport, origins)) for host in hosts]
     if as_json:
-        found = [{"name": one.name, "value": one.value, "origin": one.origin} for one in values]
-        print_out(json.dumps({"host": host.name, "values": found}, indent=2) + "\n")
+        found = [
+            {
+                "host": name,
+                "values": [{"name": one.name, "value": one.value, "origin": one.origin} for one in values],
+            }
+            for name, values in shown
+        ]
+        print_out(json.dumps(found[0] if len(found) == 1 else {"hosts": found}, indent=2) + "\n")
     else:
-        print_out("".join(f"{line}\n" for line in hosts_words.effective_lines(values)))
+        blocks = ["".join(f"{line}\n" for line in hosts_words.effective_lines(values)) for _, values in shown]
+        print_out("\n".join(blocks))
     return ExitStatus.OK
-
-
-def _one_host(name: str, settings: Settings) -> "Host":
-    from mnspawn_inventory import InventoryError, resolve
-
-    for option in ("hosts", "ips"):
-        if settings.origin(option).layer == "argument":
-            raise UsageError("expected one NAME instead", place=f"--{option}")
-    hostfile, inventory = (None if path is None else str(path) for path in (settings.hostfile, settings.inventory))
-    try:
-        chosen = resolve(hosts=name, hostfile=hostfile, inventory=inventory, environ=os.environ).hosts
-    except InventoryError as exc:
-        text = str(exc)  # the inventory knows options only
-        raise UsageError(f"NAME{text.removeprefix('--hosts')}" if text.startswith("--hosts:") else text) from exc
-    if len(chosen) != 1:
-        raise UsageError(f"expected one host, found {len(chosen)}", place="NAME")
-    return chosen[0]
 
 
 # -- trust
@@ -179,8 +165,9 @@ def _ask(shown: "Sequence[Known]") -> None:
     """
     count = sum(len(one.new) + len(one.changed) for one in shown)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        names = fold_hosts(one.host for one in shown)
-        hint = f"compare the fingerprints with what the hosts' owners say, then: mnspawn hosts trust --yes {names}"
+        words = ["mnspawn hosts trust --yes", fold_hosts(one.pasted.address for one in shown), shown[0].pasted.options]
+        command = " ".join(word for word in words if word)
+        hint = f"compare the fingerprints with what the hosts' owners say, then: {command}"
         raise UsageError("expected a terminal to ask at, found none: nothing was written", hint=hint)
     paths = ", ".join(dict.fromkeys(one.path for one in shown))
     sys.stderr.write(f"Write {counted(count, 'key')} of {counted(len(shown), 'host')} to {visible(paths)}? [y/N] ")

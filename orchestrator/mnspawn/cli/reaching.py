@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mnspawn import compose
 from mnspawn.cli import render
 from mnspawn.cli.options import parameter_of
 from mnspawn.cli.run import hosts_of
@@ -103,7 +104,7 @@ def chosen_hosts(settings: Settings, *, else_all: bool = False) -> "tuple[Host, 
 
 
 def ssh_options(settings: Settings) -> SshOptions:
-    return SshOptions(settings.ssh_config, settings.connect_timeout, settings.host_key_check)
+    return compose.ssh_of(settings)
 
 
 def log_to_stderr(verbosity: int) -> None:

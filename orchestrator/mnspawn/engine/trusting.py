@@ -11,6 +11,7 @@ from mnspawn_inventory import Host
 
 from ..errors import HostError, HostKeyChanged
 from ..transport.base import SshOptions
+from ..transport.pasting import Pasted
 from ..transport.threads import in_daemon_thread
 from .dial import PER_SERVER, WINDOW
 from .sites import target_of
@@ -40,6 +41,7 @@ class Known:
         known: how many of its keys are there already.
         path: the file that is written to.
         offer: for `accept`.
+        pasted: how commands for people name the host.
     """
 
     host: str
@@ -48,6 +50,7 @@ class Known:
     known: int
     path: str
     offer: "Offer"
+    pasted: Pasted
 
 
 async def fetch_keys(hosts: Sequence[Host], ssh: SshOptions) -> list[Known | HostError]:
@@ -89,7 +92,8 @@ async def _fetch(transport: "AsyncsshTransport", host: Host) -> Known:
             changed.append(KnownKey(kind, fingerprint, old[kind].place, keys.fingerprint(old[kind].key)))
         else:
             new.append(KnownKey(kind, fingerprint))
-    return Known(host.name, tuple(new), tuple(changed), len(offer.known), str(offer.path), offer)
+    pasted = transport.hop(target_of(host)).pasted
+    return Known(host.name, tuple(new), tuple(changed), len(offer.known), str(offer.path), offer, pasted)
 
 
 def accept(shown: Known, *, replace: bool) -> None:
@@ -112,5 +116,5 @@ def changed(shown: Known) -> HostKeyChanged:
         f"its {key.kind} key has changed: {key.place} has {key.replaced}, the host shows {key.fingerprint}"
         for key in shown.changed
     )
-    hint = f"somebody may be in between; if it was set up anew: mnspawn hosts trust --replace {shown.host}"
+    hint = f"somebody may be in between; if it was set up anew: mnspawn hosts trust --replace {shown.pasted.ours}"
     return HostKeyChanged(told, host=shown.host, hint=hint)

@@ -36,12 +36,14 @@ class SshOptions:
         config: ssh_config to use instead of ~/.ssh/config and /etc/ssh/ssh_config.
         connect_timeout: seconds for reaching, proving and being let in, retries included; for each address of a host,
             and for each jump host on the way.
+        said: options of the command line that a command which is pasted needs to reach the same hosts.
         host_key_check: "strict" or "accept-new" (None: as ssh_config says, else strict). Nothing ever prompts.
     """
 
     config: Path | None = None
     connect_timeout: float = 15.0
     host_key_check: str | None = None
+    said: str = ""
 
 
 class RemoteProcess(Protocol):

@@ -103,7 +103,8 @@ class HostKeys:
                     f"its {kind} key has changed: {entry.place} has {keys.fingerprint(entry.key)}, "
                     f"the host shows {found}",
                     host=hop.name,
-                    hint=f"somebody may be in between; if it was set up anew: mnspawn hosts trust --replace {hop.name}",
+                    hint="somebody may be in between; if it was set up anew: "
+                    f"mnspawn hosts trust --replace {hop.pasted.ours}",
                 )
         if hop.port != 22 and not hop.known_as and not plain:  # as ssh: the same key without its port will do
             others = self._entries(hop, names_of(hop.address, 22))
@@ -112,7 +113,8 @@ class HostKeys:
         if hop.host_key_check != ACCEPT_NEW:
             if problem := self.problem(hop):
                 raise SettingsUnusable(str(problem), host=hop.name, hint=problem.hint)
-            hint = f"compare the fingerprint, then: mnspawn hosts trust {hop.name} (or --host-key-check accept-new)"
+            trusting = f"mnspawn hosts trust {hop.pasted.ours} (or --host-key-check accept-new)"
+            hint = f"compare the fingerprint, then: {trusting}"
             if "knownhostscommand" in hop.origins:
                 hint = f"--transport openssh asks KnownHostsCommand; else {hint}"
             raise HostKeyUnknown(f"its {kind} key {found} is not in known_hosts", host=hop.name, hint=hint)

@@ -32,6 +32,7 @@ from mnspawn.transport.host_keys import HostKeys
 from mnspawn.transport.inputs import Inputs
 from mnspawn.transport.names import UnsafeName, check_host, check_user
 from mnspawn.transport.openssh_process import Log, Process, Ssh, Words
+from mnspawn.transport.pasting import Pasted, pasted, whole
 from mnspawn.transport.route import ACCEPT_NEW, Hop, Router
 from mnspawn.transport.ssh_config import HostConfig
 
@@ -222,6 +223,8 @@ class OpensshTransport:
         if (unusable := openssh_log.unusable_config(log)) is not None:
             return unusable
         error = openssh_log.explain(log, target.name, said, jumps)
+        if error.hint is not None:
+            error.hint = whole(error.hint, self._ways(target))
         if isinstance(error, PassphraseNeeded | KeyUnusable) and self._router is not None:
             with contextlib.suppress(HostError, UsageError):
                 files = [keys.inspect(path) for path in self._router.hop(target).identities]
@@ -277,6 +280,16 @@ class OpensshTransport:
         for option, given in (("-l", target.user), ("-p", target.port), ("-i", target.identity), ("-J", way)):
             argv += [option, str(given)] if given is not None else []
         return argv
+
+    def _ways(self, target: Target) -> dict[str, Pasted]:
+        """How people name the target and the jump hosts before it."""
+        found: dict[str, Pasted] = {}
+        jump = self._jump(target)
+        while jump is not None:
+            for name in (jump.name, f"{jump.user}@{jump.name}"):
+                found[name] = jump.pasted
+            jump = jump.jump
+        return {**found, target.name: pasted(target, self._options)}
 
     def _jump(self, target: Target) -> Hop | None:
         """The jump host before a target; None where there is none, or where only ssh itself can tell."""

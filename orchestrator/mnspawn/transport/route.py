@@ -14,6 +14,7 @@ from pathlib import Path
 from mnspawn.errors import HostError, SettingsUnusable, TransportUnavailable, UsageError
 from mnspawn.transport import keys, names
 from mnspawn.transport.base import SshOptions, Target
+from mnspawn.transport.pasting import Pasted, pasted
 from mnspawn.transport.ssh_config import HostConfig, SshConfig, expand_tokens
 
 STRICT, ACCEPT_NEW = "strict", "accept-new"
@@ -35,6 +36,7 @@ class Hop:
         known_hosts: files that are read; the first is written to.
         known_as: what known_hosts calls the host: a HostKeyAlias or None for its address and port.
         revoked_keys: a file with host keys that are never accepted.
+        pasted: how commands for people name it.
         origins: for each setting where its value comes from.
     """
 
@@ -60,6 +62,7 @@ class Hop:
     algorithms: Mapping[str, str]  # kex, ciphers, macs, host keys: OpenSSH's own notation
     compression: bool
     env: tuple[tuple[bytes, bytes], ...]  # as they go over the wire: text of any encoding
+    pasted: Pasted
     origins: Mapping[str, str]
 
     @property
@@ -160,6 +163,7 @@ class Router:
             algorithms=_algorithms(config),
             compression=config.flag("compression", False),
             env=_environment(config),
+            pasted=pasted(target, self._options),
             origins=origins,
         )
 

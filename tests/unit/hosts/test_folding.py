@@ -64,3 +64,16 @@ def test_errors_of_many_hosts_are_a_line_and_a_hint() -> None:
         "mnspawn: 2 hosts: its key SHA256:3|SHA256:4 is not in known_hosts: h[3-4]",
         "  hint: mnspawn hosts trust h[3-4]",
     ]
+
+
+def test_the_hosts_of_a_command_are_all_named_so_that_it_can_be_pasted() -> None:
+    def hint(*addresses: tuple[str, str]) -> str | None:
+        said = [
+            Told(name, "unknown", f"compare: mnspawn hosts trust --ssh-config f {said}") for name, said in addresses
+        ]
+        return folded(*said)[0][2]
+
+    ranged = [(f"h{number}", f"me@h{number}:2201") for number in (1, 2, 3, 4)]
+    assert hint(*ranged) == "compare: mnspawn hosts trust --ssh-config f me@h[1-4]:2201"
+    ports = [(f"10.0.0.5:4012{number}", f"root@10.0.0.5:4012{number}") for number in range(5)]
+    assert hint(*ports) == "compare: mnspawn hosts trust --ssh-config f " + ",".join(said for _, said in ports)
