@@ -35,6 +35,11 @@ LONGEST_LINE = 1000  # of a tail, in characters: a 64 KiB line would push everyt
 ASKED_FOR = frozenset(
     (ExitStatus.HANGUP, ExitStatus.INTERRUPTED, ExitStatus.TERMINATED, ExitStatus.TIMED_OUT)
 )  # no lost host is the reason
+BARE_JAX = (  # what it says where no launcher that it knows has set variables (jax/_src/distributed.py)
+    "ValueError: coordinator_address should be defined.",
+    "ValueError: Number of processes must be defined.",
+    "ValueError: The process id of the current process must be defined.",
+)
 _FOLDABLE = re.compile(r"(?:ssh://)?(?:[A-Za-z0-9_.+-]+@)?(?:[A-Za-z0-9_.:%+-]+|\[[0-9A-Fa-f:.%]+\]:[0-9]+)")
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 
@@ -274,6 +279,8 @@ def _failure(report: RunReport) -> list[str]:
     if first.tail:
         lines.append("  its last lines on stderr:")
         lines += [f"    {_tail_line(line)}" for line in first.tail[-TAIL_LINES:]]
+    if any(line.strip() in BARE_JAX for line in first.tail):
+        lines.append("  hint: jax.distributed.initialize() without arguments needs --contract default,jax")
     return lines
 
 

@@ -1,5 +1,7 @@
 """What people read: causes, summaries, grouped errors, and nothing that steers their terminal."""
 
+from dataclasses import replace
+
 import pytest
 
 from mnspawn.cli.words import (
@@ -162,6 +164,23 @@ def test_tails_are_bounded_and_can_do_nothing_to_a_terminal() -> None:
     assert shown[-4:-1] == ["    red", "    100%", "    bell\\x07"]
     assert len(shown[-1]) < 1100
     assert shown[-1].endswith("(69000 more characters)")
+
+
+def test_what_torch_recorded_is_told_before_the_last_lines() -> None:
+    first = replace(rank(0, code=1, tail=("last",)), raised="ValueError: no\n\x1b[2Jmore")
+    assert summary(report(first, status=1))[1:] == [
+        "  torch recorded its error: ValueError: no",
+        "    \\x1b[2Jmore",
+        "  its last lines on stderr:",
+        "    last",
+    ]
+
+
+def test_a_bare_initialize_of_jax_is_told_with_what_it_needs() -> None:
+    hint = "  hint: jax.distributed.initialize() without arguments needs --contract default,jax"
+    for last in ("Number of processes must be defined.", "coordinator_address should be defined."):
+        assert summary(report(rank(0, code=1, tail=("x", f"ValueError: {last}")), status=1))[-1] == hint
+    assert hint not in summary(report(rank(0, code=1, tail=("ValueError: no",)), status=1))
 
 
 def test_equal_errors_of_many_hosts_stand_once_with_a_range_and_one_hint() -> None:
