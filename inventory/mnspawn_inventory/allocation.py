@@ -10,6 +10,21 @@ from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.model import Inventory
 
 COUNT = re.compile(r"([0-9]+)(?:\(x([0-9]+)\))?", re.ASCII)
+# variables that list hosts, and what each would have
+LISTING = {
+    "SLURM_JOB_NODELIST": "nodes such as gpu[01-03]",
+    "SLURM_NODELIST": "nodes such as gpu[01-03]",
+    "LSB_DJOB_HOSTFILE": "a file with a line for each slot",
+    "LSB_MCPU_HOSTS": "host N host N ...",
+    "PBS_NODEFILE": "a file with a line for each slot",
+}
+# variables of batch systems whose lists are not read, and what makes a hostfile of each
+UNREAD = {
+    "PE_HOSTFILE": 'awk \'{print $1 " slots=" $2}\' "$PE_HOSTFILE" > hosts',
+    "COBALT_NODEFILE": 'cp "$COBALT_NODEFILE" hosts',
+    "OAR_NODEFILE": 'sort -u "$OAR_NODEFILE" > hosts',
+    "FLUX_JOB_ID": "flux hostlist -e -d '\n' local > hosts",
+}
 PADDLE_CLOUD = ("PADDLE_TRAINERS", "POD_IP", "PADDLE_TRAINER_ID", "TRAINER_PORTS_NUM")
 
 
@@ -26,11 +41,35 @@ def find_allocation(environ: Mapping[str, str]) -> Inventory | None:
             if not inventory.hosts:
                 raise InventoryError("no hosts", place=Origin(draft.source), expected="at least one host")
             return inventory
+    _refuse_empty(environ)
+    return None
+
+
+def _refuse_empty(environ: Mapping[str, str]) -> None:
+    """Raises InventoryError for a variable that is there and lists nothing: somebody meant to have an allocation."""
+    listing = dict(LISTING)
+    if all(environ.get(name) for name in PADDLE_CLOUD if name != "PADDLE_TRAINERS"):
+        listing["PADDLE_TRAINERS"] = "addresses, separated by commas"
+    for name, expected in listing.items():
+        if name in environ and not environ[name].strip():
+            raise InventoryError(
+                "the variable is set, but empty",
+                place=Origin(name),
+                expected=expected,
+                hint=f"start mnspawn inside the job, or unset {name} and name the hosts by --hosts",
+            )
+
+
+def unread(environ: Mapping[str, str]) -> str | None:
+    """How to use the hosts of a batch system whose variables are not read; None outside of those."""
+    for name, command in UNREAD.items():
+        if environ.get(name):
+            return f"{name} is set, but not read: {command}; then --hostfile hosts"
     return None
 
 
 def _slurm(environ: Mapping[str, str]) -> Draft | None:
-    variable = next((name for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST") if environ.get(name)), None)
+    variable = next((name for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST") if environ.get(name, "").strip()), None)
     if variable is None:
         return None
     place = Origin(variable)
@@ -54,10 +93,11 @@ def _slurm(environ: Mapping[str, str]) -> Draft | None:
         counts = tasks_per_node(per_node, tasks_place)
         if len(counts) != len(hosts):
             raise InventoryError(
-                "not as many nodes as in the node list",
+                f"it counts {len(counts)} nodes, and {variable} has {len(hosts)}",
                 place=tasks_place,
                 found=per_node,
-                expected=f"{len(hosts)} nodes",
+                expected=f"a count for each of {environ[variable]}",
+                hint="one of the two is of another job: start mnspawn from the batch script or salloc itself",
             )
         for name, count in zip(hosts, counts, strict=True):
             draft.host(name, place).set("slots", count, tasks_place)
@@ -90,8 +130,8 @@ def tasks_per_node(text: str, place: Origin) -> list[int]:
 
 
 def _pbs(environ: Mapping[str, str]) -> Draft | None:
-    path = environ.get("PBS_NODEFILE")
-    if not path:
+    path = environ.get("PBS_NODEFILE", "")
+    if not path.strip():
         return None
     draft = Draft(f"PBS_NODEFILE ({path})", "pbs")
     _read_node_file(path, draft)
@@ -99,20 +139,23 @@ def _pbs(environ: Mapping[str, str]) -> Draft | None:
 
 
 def _lsf(environ: Mapping[str, str]) -> Draft | None:
-    path = environ.get("LSB_DJOB_HOSTFILE")
-    if path:
+    path = environ.get("LSB_DJOB_HOSTFILE", "")
+    if path.strip():
         draft = Draft(f"LSB_DJOB_HOSTFILE ({path})", "lsf")
         _read_node_file(path, draft)
         return draft
-    pairs = environ.get("LSB_MCPU_HOSTS")
-    if not pairs:
+    pairs = environ.get("LSB_MCPU_HOSTS", "")
+    if not pairs.strip():
         return None
     place = Origin("LSB_MCPU_HOSTS")
     draft = Draft("LSB_MCPU_HOSTS", "lsf")
     words = pairs.split()
     if len(words) % 2:
         raise InventoryError(
-            "a host without its number of slots", place=place, found=words[-1], expected="host N host N ..."
+            "a host without its number of slots",
+            place=place,
+            found=words[-1],
+            expected=f"host N host N ..., not {len(words)} words",
         )
     for name, count in zip(words[::2], words[1::2], strict=True):
         values = draft.host(names.check_host(name, place), place)
@@ -125,12 +168,15 @@ def _read_node_file(path: str, draft: Draft) -> None:
     from mnspawn_inventory.formats import hostfile  # late: few runs have one
     from mnspawn_inventory.text import read_text
 
+    variable = draft.source.partition(" ")[0]
     try:
         text = read_text(Path(path))
+        hostfile.read_repeated(text, draft)
     except InventoryError as exc:
-        exc.hint = exc.hint or f"{draft.source.partition(' ')[0]} names it"
+        exc.hint = exc.hint or f"{variable} names it"
         raise
-    hostfile.read_repeated(text, draft)
+    if not draft.has_hosts:
+        raise InventoryError("the node file is empty", place=Origin(draft.source), expected=LISTING[variable])
 
 
 def _paddle(environ: Mapping[str, str]) -> Draft | None:

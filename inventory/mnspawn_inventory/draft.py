@@ -105,6 +105,10 @@ class Draft:
         self._hosts[name] = (values, place)
         return values
 
+    @property
+    def has_hosts(self) -> bool:
+        return bool(self._hosts)
+
     def has_host(self, name: str) -> bool:
         return _unbracketed(name) in self._hosts
 

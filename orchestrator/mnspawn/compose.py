@@ -97,7 +97,9 @@ def select_hosts(settings: Settings, environ: Mapping[str, str]) -> "Selection":
     except InventoryError as exc:
         raise UsageError(str(exc) if exc.place is None else _at_origin(exc, settings), hint=exc.hint) from exc
     if not selection.hosts:
-        hint = "--hosts a,b, --hostfile FILE, or --sandbox 2 to try it on this machine"
+        from mnspawn_inventory.allocation import unread
+
+        hint = unread(environ) or "--hosts a,b, --hostfile FILE, or --sandbox 2 to try it on this machine"
         raise UsageError("expected hosts to run on, found none", hint=hint)
     return selection
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mnspawn_inventory import InventoryError, Selection, resolve
+from mnspawn_inventory.allocation import unread
 
 
 def names(selection: Selection) -> list[str]:
@@ -142,6 +143,48 @@ def test_an_allocation_that_cannot_be_used_is_never_a_local_run(environ: dict[st
     assert str(raised.value.place).startswith(place)
     if place == "/nowhere/nodes":
         assert raised.value.hint == f"{next(iter(environ))} names it"
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"SLURM_JOB_NODELIST": ""}, "SLURM_JOB_NODELIST: the variable is set, but empty: expected nodes such as "),
+        ({"SLURM_NODELIST": " "}, "SLURM_NODELIST: the variable is set, but empty"),
+        (
+            {"PBS_NODEFILE": ""},
+            "PBS_NODEFILE: the variable is set, but empty: expected a file with a line",
+        ),
+        ({"LSB_DJOB_HOSTFILE": ""}, "LSB_DJOB_HOSTFILE: the variable is set, but empty"),
+        ({"LSB_MCPU_HOSTS": " "}, "LSB_MCPU_HOSTS: the variable is set, but empty: expected host N host N ..."),
+        (
+            {"PBS_NODEFILE": "/dev/null"},
+            "PBS_NODEFILE (/dev/null): the node file is empty: expected a file",
+        ),
+        (
+            {**SLURM, "SLURM_TASKS_PER_NODE": "2(x2),4,1"},
+            "SLURM_TASKS_PER_NODE: it counts 4 nodes, and SLURM_JOB_NODELIST has 3: found '2(x2),4,1', "
+            "expected a count for each of n[1-2],m",
+        ),
+        ({"LSB_MCPU_HOSTS": "a 2 b"}, "found 'b', expected host N host N ..., not 3 words"),
+    ],
+)
+def test_what_is_wrong_with_an_allocation_is_told_with_its_variables_and_counts(
+    environ: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InventoryError) as raised:
+        resolve(environ=environ)
+    assert message in str(raised.value)
+
+
+def test_an_empty_variable_hides_no_other_allocation_and_no_option(tmp_path: Path) -> None:
+    environ = {"SLURM_JOB_NODELIST": "", "PBS_NODEFILE": write(tmp_path / "nodes", "a\na\n")}
+    assert [(host.name, host.slots) for host in resolve(environ=environ).hosts] == [("a", 2)]
+    assert names(resolve(hosts="b", environ={"SLURM_JOB_NODELIST": ""}, cwd="/nowhere")) == ["b"]
+
+
+def test_a_batch_system_that_is_not_read_is_told_with_a_way_round() -> None:
+    assert "PE_HOSTFILE is set, but not read: awk " in str(unread({"PE_HOSTFILE": "/x"}))
+    assert unread({"PE_HOSTFILE": ""}) is None
 
 
 PADDLE = {
