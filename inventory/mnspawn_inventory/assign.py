@@ -1,23 +1,15 @@
 """`KEY=VALUE` words of a command line as settings of a host, checked before a file is touched. Pure."""
 
-import re
 from collections.abc import Iterable
 
 from mnspawn_inventory import fields, names
 from mnspawn_inventory.draft import unknown_key
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats import own
+from mnspawn_inventory.secret_names import is_secret
 from mnspawn_inventory.toml_text import RANGED
 
-SECRET_NAME = re.compile(
-    r"(?:^|_)(?:TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|(?:API|ACCESS|PRIVATE)_?KEY)(?:_|$)"
-)
 SOURCES = ("env", "file")  # of secrets
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a variable's name says that its value is a secret."""
-    return SECRET_NAME.search(name.upper()) is not None
 
 
 def parse_settings(words: Iterable[str]) -> dict[str, object]:
@@ -70,7 +62,7 @@ def _variable(inner: str, raw: str, place: Origin) -> tuple[str, object]:
         raise InventoryError("not a variable's name", place=place, found=raw, expected="such as HF_TOKEN")
     if source:
         return f"env.{name}", {source: raw}
-    if is_secret_name(name):
+    if is_secret(name, raw):
         raise InventoryError(
             "secrets are referred to, not written down",
             place=place,

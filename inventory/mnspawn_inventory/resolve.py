@@ -6,7 +6,7 @@ from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from pathlib import Path
 
-from mnspawn_inventory import names, select
+from mnspawn_inventory import exposed, names, select
 from mnspawn_inventory.allocation import find_allocation
 from mnspawn_inventory.draft import WAYS, Draft
 from mnspawn_inventory.errors import InventoryError, Origin
@@ -87,7 +87,7 @@ def resolve(
     _check_usable(chosen)
     for host in chosen:
         host.check_slots()  # what says its slots may stand elsewhere than what says the most
-    return Selection(chosen, kind, source, notes)
+    return Selection(chosen, kind, source, (*notes, *exposed.notes_of(chosen, cwd)))
 
 
 def _check_usable(hosts: tuple[Host, ...]) -> None:

@@ -9,6 +9,7 @@ from mnspawn import contract
 from mnspawn.contract import overruled
 from mnspawn.errors import UsageError
 from mnspawn.layout import Layout, Pod, join_endpoint
+from mnspawn_inventory.secret_names import MASK, is_secret
 
 # One string of argv or "NAME=value" with its final NUL is at most 128 KiB (MAX_ARG_STRLEN, execve(2)).
 LONGEST_STRING = 131_071
@@ -21,11 +22,6 @@ PRELUDE_NAME = 32
 # Where the agent puts a run's file of this name, inside the run directory.
 FUNCTION_RUNNER = "code/trainer_main.py"
 
-_SECRET_NAME = re.compile(
-    r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|COOKIE|PRIVATE|KEY(_|$)|_PW$|_PWD$|_DSN$", re.I
-)
-_SECRET_VALUE = re.compile(r"://[^/\s]*:[^/\s]+@")  # a password inside a URL
-MASK = "***"
 
 _ASSIGNMENT = re.compile(r"""\b([A-Za-z_]\w*)=('[^']*'|"[^"]*"|[^\s;&|]+)""")  # of a shell, as far as secrets go
 
@@ -177,11 +173,6 @@ class LaunchPlan:
                 for pod, pod_plan in zip(self.layout.pods, self.pods, strict=True)
             ],
         }
-
-
-def is_secret(name: str, value: str) -> bool:
-    """Whether a variable looks as if its value were not for other eyes: by its name, or a password in a URL."""
-    return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
 
 
 def build(spec: LaunchSpec, layout: Layout, grounds: Sequence[Ground]) -> LaunchPlan:

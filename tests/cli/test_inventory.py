@@ -326,6 +326,7 @@ def test_a_secret_that_somebody_wrote_down_is_not_shown(run: Run) -> None:
     for words in (["list", "--json"], ["show", "a"], ["show", "a", "--json"]):
         ran = run(*words, "-i", "i.toml")
         assert "hf_abc" not in ran.out + ran.err
+        assert "i.toml:2:21: a: HF_TOKEN is a secret, and others can read this file" in ran.err
     assert run("list", "--json", "-i", "i.toml").json["hosts"][0]["env"] == {
         "HF_TOKEN": "***",
         "OTHER": "x",

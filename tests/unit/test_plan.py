@@ -10,7 +10,8 @@ from mnspawn.contract import PROXIES, SCRUBBED, WATCHED
 from mnspawn.contract.base import LONGEST_LIST
 from mnspawn.errors import UsageError
 from mnspawn.layout import Layout, Site, assign
-from mnspawn.plan import MASK, Ground, LaunchPlan, LaunchSpec, Program, build
+from mnspawn.plan import Ground, LaunchPlan, LaunchSpec, Program, build
+from mnspawn_inventory.secret_names import MASK
 
 SCRIPT = Program("script", "train.py", ("--lr", "0.1"))
 

@@ -25,6 +25,7 @@ from mnspawn.cli.words import told, visible
 from mnspawn_inventory import Host, Inventory, InventoryError, Origin, read_inventory
 from mnspawn_inventory.export import export as export_text
 from mnspawn_inventory.export import group_json, host_json
+from mnspawn_inventory.exposed import notes_of as exposed_notes
 
 app = typer.Typer(
     name="inventory",
@@ -97,13 +98,13 @@ def list_hosts(
 
 def shown_host(host: Host) -> dict[str, Any]:
     """One host as JSON; a secret that somebody wrote down is not shown."""
-    from mnspawn_inventory.assign import is_secret_name
+    from mnspawn_inventory.secret_names import MASK, is_secret
 
     document = host_json(host)
     env = document["env"]
     if isinstance(env, dict):
         document["env"] = {
-            name: "***" if isinstance(value, str) and is_secret_name(name) else value for name, value in env.items()
+            name: MASK if isinstance(value, str) and is_secret(name, value) else value for name, value in env.items()
         }
     return document
 
@@ -264,7 +265,7 @@ def _validated(file: str, read: Callable[[], Inventory]) -> dict[str, Any]:
         "format": found.format,
         "hosts": len(found.hosts),
         "groups": len(found.groups),
-        "notes": list(found.notes),
+        "notes": [*found.notes, *exposed_notes(found.hosts)],
         "error": None,
     }
 

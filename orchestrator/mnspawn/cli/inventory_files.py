@@ -66,10 +66,13 @@ def print_notes(notes: tuple[str, ...]) -> None:
 
 
 def print_problems(hosts: Iterable[Host]) -> None:
-    """Say of hosts that can't be used why not."""
+    """Say of hosts that can't be used why not, and which secrets of theirs others can read."""
+    from mnspawn_inventory.exposed import notes_of
     from mnspawn_inventory.told import Told
 
     said = Told()
+    hosts = tuple(hosts)
+    print_notes(notes_of(hosts))
     for host in hosts:
         if host.problem is not None:
             said.say(host.name, None, f"can't be used: {host.problem}")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mnspawn_inventory import Host
-from mnspawn_inventory.assign import is_secret_name
+from mnspawn_inventory.secret_names import MASK, is_secret
 
 from ..transport.base import SshOptions
 from ..transport.route import DEFAULT, Hop, Router
@@ -122,7 +122,7 @@ def _of_inventory(host: Host) -> Iterator[Effective]:
             shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
             yield Effective(name, shown, _place(host, name) or "inventory")
     for name, value in host.env:
-        shown = "***" if is_secret_name(name) else value
+        shown = MASK if is_secret(name, value) else value
         yield Effective(f"env.{name}", shown, _place(host, f"env.{name}") or "inventory")
     for name, secret in host.secrets:
         yield Effective(f"env.{name}", f"({secret})", _place(host, f"env.{name}") or "inventory")

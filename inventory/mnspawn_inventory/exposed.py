@@ -1,0 +1,41 @@
+"""Secrets that are written down where others can read them: told with their place and what to do instead."""
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from mnspawn_inventory.model import Host
+from mnspawn_inventory.secret_names import is_secret
+from mnspawn_inventory.told import Told
+
+
+def notes_of(hosts: Iterable[Host], cwd: str | os.PathLike[str] = ".") -> tuple[str, ...]:
+    """A line for each such value. A file that only its owner can read may hold secrets."""
+    told = Told()
+    open_files: dict[str, bool] = {}
+    for host in hosts:
+        for name, value in host.env:
+            place = host.origin(f"env.{name}")
+            if place is None or not is_secret(name, value):
+                continue
+            source = place.source
+            if source not in open_files:
+                open_files[source] = _is_open(Path(cwd) / Path(source).expanduser())
+            if open_files[source]:
+                instead = f'{{ env = "{name}" }} or {{ file = "PATH" }}'
+                told.say(
+                    host.name,
+                    place,
+                    f"{name} is a secret, and others can read this file: write {instead}, or chmod go= the file",
+                )
+    return tuple(told.notes())
+
+
+def _is_open(path: Path) -> bool:
+    """Whether accounts other than its owner's can read it; a program's output is kept nowhere."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(mode) and bool(mode & (stat.S_IRGRP | stat.S_IROTH))
