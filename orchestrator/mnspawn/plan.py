@@ -9,7 +9,8 @@ from mnspawn import contract
 from mnspawn.contract import overruled
 from mnspawn.errors import UsageError
 from mnspawn.layout import Layout, Pod, join_endpoint
-from mnspawn_inventory.secret_names import MASK, is_secret
+from mnspawn_inventory.secret_names import MASK as MASK
+from mnspawn_inventory.secret_names import is_secret
 
 # One string of argv or "NAME=value" with its final NUL is at most 128 KiB (MAX_ARG_STRLEN, execve(2)).
 LONGEST_STRING = 131_071
