@@ -210,6 +210,38 @@ def test_a_module_that_spawns_when_it_is_imported_does_so_once(here: Place) -> N
     assert here.check("import eager\n") == "[7]\n"
 
 
+NEIGHBOURS = """
+import mnspawn
+from .sub.state import Point
+def work(point):
+    from .kinds import Kind
+    from .sub import state
+    return point == state.Point(3, Kind.A)
+print(mnspawn.spawn(work, (Point(3),), nprocs={nprocs}, hosts={hosts!r}, start_method={method!r}).results())
+"""
+
+
+def test_a_main_module_of_a_package_finds_its_neighbours(place: Place, start_method: str) -> None:
+    write(place)
+    text = NEIGHBOURS.format(nprocs=1 if place.hosts else 2, hosts=place.hosts, method=start_method)
+    (place.folder / "pkg" / "main.py").write_text(text)
+    assert place.check("sys.exit(subprocess.call([sys.executable, '-m', 'pkg.main']))") == "[True, True]\n"
+
+
+def test_modules_too_large_to_be_sent_are_taken_from_hosts_that_have_them(cluster: Cluster, across: Place) -> None:
+    text = f"class Large:\n    pass\nTEXT = '{'x' * 5_000_000}'\n"
+    (across.folder / "large.py").write_text(text)
+    cluster["h1"].write(f"{across.folder}/large.py", text)
+    program = """
+from large import Large
+def work(given):
+    import large as late
+    return isinstance(given, late.Large), hasattr(late, "TEXT")
+print(mnspawn.spawn(work, (Large(),), nprocs=1, hosts=HOSTS).results())
+"""
+    assert across.check(program) == "[(True, True), (True, False)]\n"
+
+
 def test_processes_that_a_rank_starts_can_import_its_main_module(here: Place) -> None:
     program = """
 import multiprocessing

@@ -62,11 +62,14 @@ class _Finder(importlib.abc.MetaPathFinder):
             spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
             spec.submodule_search_locations = list(folders or ())
             return spec
-        text = self._sources[file]
-        loader = importlib.machinery.SourceFileLoader if _text_of(file) == text else functools.partial(_Text, text=text)
-        return importlib.util.spec_from_file_location(
-            name, file, loader=loader(name, file), submodule_search_locations=folders
-        )
+        text, here = self._sources.get(file), _text_of(file)
+        if text is None and here is None:
+            return None  # too large to be sent, or no source: perhaps it is found in another way
+        if text is None or text == here:
+            loader = importlib.machinery.SourceFileLoader(name, file)  # its byte code is kept
+        else:
+            loader = _Text(name, file, text)
+        return importlib.util.spec_from_file_location(name, file, loader=loader, submodule_search_locations=folders)
 
 
 def _text_of(file: str) -> str | None:
@@ -91,7 +94,7 @@ def install(job: dict[str, Any]) -> None:
         main.__file__ = file
     if name is not None:
         main.__package__ = name.rpartition(".")[0]
-    is_there = file is not None and _text_of(file) == job["sources"].get(file)
+    is_there = file in job["sources"] and _text_of(file) == job["sources"][file]
     # processes that a rank starts import its main module again, where they can
     main.__spec__ = importlib.machinery.ModuleSpec(name if is_there and name else "__main__", None, origin=file)
     if is_there and not name:

@@ -53,7 +53,7 @@ def pack(
         "argv": [str(word) for word in getattr(sys, "argv", [""])],
         "preload": sorted(imported_by(function)),
         "sources": sources,
-        "modules": {name: module for name, module in found.items() if module[0] is None or module[0] in sources},
+        "modules": found,
         "main": modules.main(),
         "authkey": authentication_key(luggage.shared is not None) if is_here else None,
         "shared": luggage.shared.offer() if luggage.shared is not None else None,

@@ -98,8 +98,11 @@ def needed_by(sent: Iterable[str], codes: Iterable[types.CodeType]) -> Needed:
         for name, module in list(sys.modules.items())
         if is_ours_alone(name, module) or (name in registered and isinstance(module, types.ModuleType))
     }
+    file, name = main()
+    packages = {file: (name or "").rpartition(".")[0]}  # of files that are no module by their name
+    files = dict.fromkeys(code.co_filename for code in codes)
     found: Needed = {}
-    waiting = [*sent, *(name for code in codes for name in _imports_of(code.co_filename))]
+    waiting = [*sent, *(name for file in files for name in _imports_of(file, packages.get(file, "")))]
     while waiting:
         name = waiting.pop()
         if name in found:
@@ -107,7 +110,7 @@ def needed_by(sent: Iterable[str], codes: Iterable[types.CodeType]) -> Needed:
         module = known.get(name, sys.modules.get(name))
         file = getattr(module, "__file__", None)
         folders = [path for path in getattr(module, "__path__", ()) if isinstance(path, str)]
-        if name in known and isinstance(file, str) and file.endswith(".py"):
+        if name in known and isinstance(file, str):
             file = absolute(file) or file
             found[name] = file, folders or None
             waiting += _imports_of(file, name if folders else name.rpartition(".")[0])
@@ -124,7 +127,7 @@ def files_of(found: Needed) -> list[str]:
     return [file for file, _ in found.values() if file is not None]
 
 
-def _imports_of(file: str, package: str = "") -> tuple[str, ...]:
+def _imports_of(file: str, package: str) -> tuple[str, ...]:
     return _imports_in("".join(linecache.getlines(file)), package)
 
 
