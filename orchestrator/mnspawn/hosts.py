@@ -14,6 +14,7 @@ from .core.remote_command import compose, worst
 from .engine.checkup import Checkup, Examined
 from .engine.effective import Effective, effective
 from .engine.execute import Execution, OnOutput, Outcome
+from .engine.request import RunRequest
 from .engine.sites import reach_place
 from .engine.trusting import Known, accept, changed, fetch_keys
 from .transport.base import SshOptions
@@ -57,11 +58,17 @@ async def check(
     network: str | None = None,
     port: int | None = None,
     on_progress: Callable[[int], None] = lambda count: None,
+    ranks: RunRequest | None = None,
 ) -> list[Examined]:
-    """Look at every host, all at once; what keeps one from being looked at is a finding of that host."""
+    """Look at every host, all at once; what keeps one from being looked at is a finding of that host.
+
+    Args:
+        ranks: a run's request, whose prelude, python, workdir and env are looked at, too.
+    """
     async with reach_place(place.hosts, place.sandbox, place.transport, place.ssh) as reached:
         timeout = place.ssh.connect_timeout
-        return await Checkup(reached, timeout, network=network, port=port, on_progress=on_progress).execute()
+        checkup = Checkup(reached, timeout, network=network, port=port, on_progress=on_progress, ranks=ranks)
+        return await checkup.execute()
 
 
 async def execute(

@@ -17,6 +17,8 @@ LONGEST_STRING = 131_071
 # All of them together are at most 6 MiB, with their ends and a pointer each, whatever the host's limits (execve(2)).
 LARGEST_TOTAL = 6 << 20
 
+NAMED = 3  # of the largest variables, when all are too many
+
 # The agent hands a prelude to its shell in a variable with so long a name.
 PRELUDE_NAME = 32
 
@@ -189,7 +191,7 @@ def build(spec: LaunchSpec, layout: Layout, grounds: Sequence[Ground]) -> Launch
     given = _checked(spec.env, "env")
     for position, argument in enumerate((spec.program.target, *spec.program.args)):
         _check_string(argument, f"argument {position} of the program" if position else "program")
-    _check_total((spec.program.target, *spec.program.args, *(f"{name}={value}" for name, value in given.items())))
+    _check_total((spec.program.target, *spec.program.args), given)
     scene = contract.depict(
         spec.run,
         layout,
@@ -291,13 +293,17 @@ def size_of(strings: Iterable[str]) -> int:
     return sum(len(text.encode("utf-8", "surrogateescape")) + 9 for text in strings)
 
 
-def _check_total(strings: Sequence[str]) -> None:
-    total = size_of(strings)
+def _check_total(argv: Sequence[str], variables: Mapping[str, str]) -> None:
+    arguments = size_of(argv)
+    sizes = {name: size_of((f"{name}={value}",)) for name, value in variables.items()}
+    total = arguments + sum(sizes.values())
     if total > LARGEST_TOTAL:
+        largest = sorted(sizes, key=lambda name: (-sizes[name], name))[:NAMED]
+        parts = ", ".join([f"arguments {arguments}", *(f"{name} {sizes[name]}" for name in largest)])
         raise UsageError(
-            f"expected arguments and variables of at most {LARGEST_TOTAL} bytes (Linux's limit), found {total}",
-            place="the program",
-            hint="large values belong into files",
+            f"expected at most {LARGEST_TOTAL} bytes (Linux's limit), found {total}: {parts}",
+            place="the program's arguments and variables",
+            hint="put large values into files",
         )
 
 

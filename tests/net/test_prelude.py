@@ -114,3 +114,21 @@ def test_functions_need_the_version_of_the_activated_interpreter(pair: Cluster, 
     )
     old = pair.run(sys.executable, "call.py", transport, "PATH=~/old:$PATH", str(pair.ssh_config), cwd=tmp_path)
     assert "found 3.4 at /root/old/python3" in old.stderr, old
+
+
+@TRANSPORTS
+def test_a_check_of_hosts_tries_the_prelude(pair: Cluster, tmp_path: Path, transport: str) -> None:
+    pair["h2"].remove("/root/venv")
+    pair["h1"].write("/root/venv/bin/python3.4", "#!/bin/sh\necho 3.4\n", 0o755)
+    (tmp_path / "mnspawn.toml").write_text('[hosts."h[1-2]"]\nprelude = "source ~/venv/bin/activate"\n')
+    command = (*over(pair, transport), "hosts", "check", "h1,h2", "--python", "python3.4", "--ignore", "disk,name")
+    done = pair.mnspawn(*command, cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert done.status == 1, done
+    assert lines[1].split()[:2] == ["h1", "3.4"]
+    assert lines[1].endswith(" ok")
+    assert (
+        "h2: prelude: the prelude ended with status 1"
+        " (prelude: line 1: /root/venv/bin/activate: No such file or directory)" in lines
+    )
+    pair.check_clean()

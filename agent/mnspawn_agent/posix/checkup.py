@@ -16,9 +16,10 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .. import facts
-from . import probe, rundir
+from . import lookup, native, prelude, probe, pythons, reaper, rundir
+from .prepare import without
 
-LINE_LIMIT = 1 << 20  # 64 hosts to try with four addresses each are about 20 KiB
+LINE_LIMIT = 64 << 20  # the largest has a rank's environment, 6 MiB (execve(2)) with each byte as \udcXX
 AT_ONCE = 128  # connections under way, where so many files may be open: 500 silent ones take 12 s
 LOOKUP_LIMIT = 3.0  # seconds for the host's own name: a name server that is not there takes longer than that
 LOGIND = ("/usr/lib/systemd", "/usr/local/lib/systemd", "/run/systemd", "/etc/systemd")  # the last one wins
@@ -31,6 +32,8 @@ def serve(link_in: int, link_out: int, is_cached: bool) -> int:
             answer: Dict[str, Any] = {"time": time.time()}
         elif request["ask"] == "host":
             answer = describe(is_cached)
+        elif request["ask"] == "prelude":
+            answer = native.outward(_try_prelude(native.inward(request)))
         else:
             targets = [(str(address), int(port)) for address, port in request["targets"]]
             problems = probe.attempt(targets, _at_once())
@@ -50,6 +53,30 @@ def _requests(link_in: int) -> Iterator[Dict[str, Any]]:
         *lines, held = (held + chunk).split(b"\n")
         for line in lines:
             yield json.loads(line.decode("utf-8"))
+
+
+def _try_prelude(request: Dict[str, Any]) -> Dict[str, str]:
+    """What is wrong with a prelude ("" for nothing), and the interpreter that it leads to."""
+    before = without(os.environ, request["unset"])
+    before.update(request["env"])
+    folder = os.path.expanduser(request["workdir"] or "~")
+    folder = folder if os.path.isdir(folder) else "/"
+
+    def end_all() -> None:
+        reaper.kill_all(before["MNSPAWN_RUN_ID"], 0, set())
+
+    try:
+        left = prelude.rehearse(request["lines"], before, folder, lambda: None, end_all)
+    except prelude.PreludeFailed as error:
+        return {"problem": str(error), "python": "", "version": ""}
+    wanted, path = request["python"], left.environ.get("PATH", os.defpath)
+    if wanted is None:
+        found = pythons.of_environment(before, left.environ, left.folder, lambda: None)
+    else:
+        found = lookup.find(os.path.expanduser(wanted), path, left.folder)
+    if found is None:
+        return {"problem": "no Python at %s after the prelude" % wanted, "python": "", "version": ""}
+    return {"problem": "", "python": found, "version": pythons.version_of(found, lambda: None, left.environ)}
 
 
 def _at_once() -> int:

@@ -10,6 +10,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from . import libc, spawner
 from .lookup import find
+from .pythons import NAMES
 
 LIMIT = 60.0  # seconds; `conda activate` from a slow network file system takes ten or twenty
 LOOK = (
@@ -128,7 +129,18 @@ def rehearse(
     if status != 0 or not nul:
         raise PreludeFailed("the prelude %s" % _how(status) + _shown(said.text) + _advice(status))
     pairs = [entry.partition(b"=") for entry in environ.split(b"\0") if entry]
-    return Left({os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}, os.fsdecode(where) or folder)
+    after = {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
+    _check_activated(env, after)
+    return Left(after, os.fsdecode(where) or folder)
+
+
+def _check_activated(before: Dict[str, str], after: Dict[str, str]) -> None:
+    """A virtual environment whose interpreter is gone leaves PATH to lead to another one, without a word."""
+    folder = after.get("VIRTUAL_ENV", "")
+    if not folder or folder == before.get("VIRTUAL_ENV"):
+        return
+    if not any(find(os.path.join(folder, "bin", name), "", "/") for name in NAMES):
+        raise PreludeFailed("the prelude activates %s, which has no Python that can be executed in its bin" % folder)
 
 
 def _follow(pid: int, parts: Dict[int, "Part"], meanwhile: Callable[[], object], deadline: float) -> Optional[int]:

@@ -118,25 +118,10 @@ class Preparation:
             self.reasons.append(str(error))
             return False
         self._note_slow("the prelude", time.monotonic() - began, "took %.1f s")
-        try:
-            self._check_activated(left.environ)
-        except prelude.PreludeFailed as error:
-            self.reasons.append(str(error))
-            return False
         self.environ = left.environ
         if os.path.realpath(self.workdir) != left.folder:
             self.start_folder = left.folder
         return True
-
-    def _check_activated(self, environ: Dict[str, str]) -> None:
-        """A virtual environment whose interpreter is gone leaves PATH to lead to another one, without a word."""
-        folder = environ.get("VIRTUAL_ENV", "")
-        if not folder or folder == self.environ.get("VIRTUAL_ENV"):
-            return
-        if not any(lookup.find(os.path.join(folder, "bin", name), "", "/") for name in pythons.NAMES):
-            raise prelude.PreludeFailed(
-                "the prelude activates %s, which has no Python that can be executed in its bin" % folder
-            )
 
     def _end_all(self) -> None:
         reaper.kill_all(self.run, self.node_rank, self._spare)

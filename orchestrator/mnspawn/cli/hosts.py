@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mnspawn import compose
 from mnspawn import hosts as fleet
 from mnspawn.cli import hosts_words
 from mnspawn.cli.reaching import (
@@ -23,6 +24,7 @@ from mnspawn.cli.reaching import (
 from mnspawn.cli.render import print_error, print_out
 from mnspawn.cli.words import counted, fold_hosts, visible
 from mnspawn.errors import ExitStatus, HostError, HostsUnusable, UsageError
+from mnspawn.plan import Program
 from mnspawn.settings import Settings
 
 if TYPE_CHECKING:
@@ -64,7 +66,10 @@ def check(
             what = "they try each other" if done == count else f"{done} done"
             progress.show(f"mnspawn: looking at {counted(count, 'host')}: {what}")
 
-        looked = fleet.check(place, network=settings.network, port=settings.start_port, on_progress=on_progress)
+        ranks = compose.request_of(settings, Program("command", "true"), hosts)
+        looked = fleet.check(
+            place, network=settings.network, port=settings.start_port, on_progress=on_progress, ranks=ranks
+        )
         examined = _without(asyncio.run(looked), ignored)
     if as_json:
         print_out(json.dumps(hosts_words.document(examined), indent=2) + "\n")
@@ -176,6 +181,6 @@ def _ask(shown: "Sequence[Known]") -> None:
         raise UsageError("the answer was no: nothing was written")
 
 
-app.command("check")(takes_settings(*SHARED, "network", "start_port")(check))
+app.command("check")(takes_settings(*SHARED, "network", "start_port", "python", "workdir", "prelude", "env")(check))
 app.command("show")(takes_settings(*SHARED)(show))
 app.command("trust")(takes_settings(*SHARED)(trust))

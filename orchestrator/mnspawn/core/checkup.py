@@ -23,7 +23,8 @@ FREE_FILES = 1000
 OPEN_FILES = 1024  # what Linux gives by default; data loaders and NCCL need hundreds
 LOCKED_BYTES = 1 << 30  # RDMA locks the memory that it sends from
 CHECKS = (
-    "reach", "login", "python", "agent", "folder", "disk", "clock", "limits", "logind", "name", "devices", "network",
+    "reach", "login", "python", "agent", "prelude", "folder", "disk", "clock", "limits", "logind", "name", "devices",
+    "network",
 )  # fmt: skip
 
 
@@ -78,6 +79,13 @@ def refusal(host: str, error: HostError) -> Finding:
     silent = "is it up, and does a firewall drop packets? --connect-timeout gives it longer"
     otherwise = silent if isinstance(error, ConnectTimeout) else "see what `ssh -v` says of this host"
     return Finding(host, check, error.message, error.hint or otherwise)
+
+
+def prelude_found(host: str, problem: str) -> Finding:
+    """The finding for a prelude that fails there: what it printed differs from host to host."""
+    message, _, said = problem.partition("\n")
+    hint = "try its lines there in bash; they are the inventory's, or those of --prelude"
+    return Finding(host, "prelude", message, hint, "; ".join(said.splitlines()))
 
 
 def examine(

@@ -6,9 +6,10 @@ First every host says what it is; then, as nobody knows all addresses before, ea
 import asyncio
 import contextlib
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mnspawn_agent.protocol.checks import MAX_TIME
@@ -17,14 +18,17 @@ from ..core import checkup, reachability, survey
 from ..core.checkup import Clock, Finding
 from ..core.facts import CheckupFacts, HostFacts, Reader
 from ..errors import BootstrapError, HostError
+from ..plan import Program
 from ..transport.base import Connection, RemoteProcess
 from . import join
-from .prepare import PROBE_PORT
+from .prepare import PROBE_PORT, prelude_question
+from .request import RunRequest
 from .sites import Reached
 
 CLOCK_SAMPLES = 5  # the quickest counts: on a busy network most of them wait somewhere
 ANSWER_LIMIT = 1 << 20  # a host with hundreds of addresses and devices says some KiB
 REACH_TIME = 30.0  # seconds: 64 silent hosts with 4 addresses and 2 ports, 128 at once, 3 s each, are 12 s
+PRELUDE_TIME = 150.0  # seconds: the agent gives a prelude 60, and the interpreter behind it as many
 POOL_PORT = 20000  # where the rendezvous and ports that are not asked for by number are (the agent's ports.POOL)
 
 
@@ -71,6 +75,13 @@ class _Visit:
     more: CheckupFacts
     clock: Clock
     problems: dict[tuple[str, int], str] = field(default_factory=dict)
+    problem: str = ""  # of the prelude
+
+    def take_python(self, python: str, version: str) -> None:
+        """The interpreter of the ranks, where a prelude leads to another one."""
+        if re.fullmatch(r"\d+\.\d+", version):
+            numbers = tuple(int(number) for number in version.split("."))
+            self.view = replace(self.view, facts=replace(self.view.facts, python=python, python_version=numbers))
 
 
 class Checkup:
@@ -80,6 +91,7 @@ class Checkup:
         network: where data addresses are looked for, if the inventory names none for a host.
         port: first of the ports that trainers will use.
         on_progress: told how many hosts are done with the first round.
+        ranks: what a run would ask for; of it the program's surroundings are looked at (prelude, python, workdir, env).
     """
 
     def __init__(
@@ -90,7 +102,9 @@ class Checkup:
         network: str | None = None,
         port: int | None = None,
         on_progress: Callable[[int], None] = lambda count: None,
+        ranks: RunRequest | None = None,
     ) -> None:
+        self._ranks = ranks or RunRequest(Program("command", "true"))
         self._reached = reached
         self._timeout = connect_timeout
         self._network = network
@@ -133,9 +147,11 @@ class Checkup:
 
     async def _visit(self, index: int, connection: Connection) -> None:
         host = self._reached.hosts[index]
+        is_only = (host.prelude or self._ranks.prelude) is None
+        python = host.python or self._ranks.python
         try:
             process, diagnostics, rest, _ = await join.join(
-                connection, host.name, ("checkup",), host.python, self._timeout
+                connection, host.name, ("checkup",), python, self._timeout, is_only=is_only
             )
         except HostError as exc:
             self._fail(index, exc)
@@ -168,7 +184,14 @@ class Checkup:
         control = host.address or self._reached.targets[index].address or host.ssh_name
         network = host.network or self._network
         view = survey.HostView(host.name, control, host.data_address, network, host.slots, host.devices, facts)
-        return _Visit(index, wire, view, more, checkup.clock_of(samples))
+        visit = _Visit(index, wire, view, more, checkup.clock_of(samples))
+        if (question := prelude_question(self._ranks, host)) is not None:
+            answer = await self._ask(wire, question, PRELUDE_TIME)
+            with _sense(host.name):
+                said = Reader(answer)
+                visit.problem = said.text("problem")
+                visit.take_python(said.text("python"), said.text("version"))
+        return visit
 
     async def _ask(self, wire: _Wire, question: Mapping[str, Any], timeout: float) -> object:
         """One question and its answer.
@@ -257,6 +280,8 @@ class Checkup:
         own = [finding for finding in network if finding.host == name]
         address = addresses.get(index, "")
         interface = survey.interface_of(visit.view, address)
+        if visit.problem:
+            own.insert(0, checkup.prelude_found(name, visit.problem))
         found = checkup.examine(visit.view, visit.more, visit.clock, is_shared=self._is_shared)
         return Examined(name, visit.view.facts, visit.more, visit.clock, address, interface, (*found, *own))
 

@@ -92,6 +92,24 @@ def foresee(request: RunRequest) -> tuple[str, ...]:
     return plan.build(spec_of(request, "run"), layout.assign(sites, 3, 4), grounds).notes
 
 
+def prelude_question(request: RunRequest, host: Host) -> dict[str, Any] | None:
+    """What a checkup asks about the prelude of a host; None where there is none."""
+    lines = host.prelude or request.prelude
+    if lines is None:
+        return None
+    ground = plan.Ground("python3", "/", "/", host_env=environment_of(host))
+    sites = [layout.Site(host.name, "127.0.0.1", "", (PROBE_PORT,))]
+    (pod,) = plan.build(spec_of(request, make_run_id()), layout.assign(sites, 1, 2), [ground]).pods
+    return {
+        "ask": "prelude",
+        "lines": lines,
+        "unset": list(pod.unset),
+        "env": pod.env | pod.trainers[0].env,
+        "python": host.python or request.python,
+        "workdir": host.workdir or request.workdir,
+    }
+
+
 def _check_most(hosts: Sequence[Host], nproc: int) -> None:
     above = [host for host in hosts if host.max_slots is not None and nproc > host.max_slots]
     if above:
