@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mnspawn.contract import SCRUBBED
+from mnspawn.contract import SCRUBBED, advice
 from mnspawn.layout import Layout, Site, assign
 from mnspawn.plan import Ground, LaunchSpec, Program, build
 from tests.contract.worked_example import SCRIPT, cluster, environments, table
@@ -159,3 +159,13 @@ def test_an_error_file_of_the_users_own_stays() -> None:
     plan = build(LaunchSpec("r1", SCRIPT), one_each(["10.0.0.1"]), grounds)
     (pod,) = plan.pods
     assert (pod.env | pod.trainers[0].env)["TORCHELASTIC_ERROR_FILE"] == "/mine"
+
+
+def test_a_torchrun_for_every_rank_of_a_host_gets_a_note() -> None:
+    (note,) = advice(("torchrun", "--nproc-per-node", "2", "train.py"), cluster())
+    assert note.startswith("each rank starts a torchrun of its own, up to 2 on a host")
+    assert advice(("sh", "-c", "exec /opt/bin/torchrun train.py"), cluster()) == (note,)
+    assert advice(("torchrun", "train.py"), one_each()) == ()
+    assert advice(("python", "train.py"), cluster()) == ()
+    assert advice(("torchrun", "--node-rank", "3", "train.py"), cluster()) == ()
+    assert advice(("torchrun", "--standalone", "train.py"), cluster()) == ()

@@ -123,3 +123,9 @@ def test_accelerate_launch_can_be_told_of_the_hosts_in_its_own_options(framework
         " --machine_rank $MNSPAWN_NODE_RANK --main_process_ip $MASTER_ADDR --main_process_port $MASTER_PORT"
     )
     assert said(launch(framework_cluster, ACCELERATE, "--no-python", "sh", "-c", f"{line} /root/job.py")) == FOUR
+
+
+def test_where_hosts_have_more_ranks_a_note_says_that_each_starts_a_torchrun(framework_cluster: Cluster) -> None:
+    done = launch(framework_cluster, SUM, *command("torchrun"), "--nproc-per-node", "1", "SCRIPT", each=2)
+    assert said(done) == ["rank 0 of 1: 1"] * 4
+    assert "mnspawn: each rank starts a torchrun of its own, up to 2 on a host" in done.stderr

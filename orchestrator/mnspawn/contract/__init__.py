@@ -11,9 +11,22 @@ from mnspawn.contract.ours import OURS
 from mnspawn.contract.paddle import PADDLE
 from mnspawn.contract.tf import TF
 from mnspawn.contract.torch import TORCH
+from mnspawn.contract.torchrun import advice
 from mnspawn.errors import UsageError
 
-__all__ = ["DEFAULT", "PROXIES", "REGISTRY", "SCRUBBED", "WATCHED", "Contract", "Scene", "Share", "choose", "depict"]
+__all__ = [
+    "DEFAULT",
+    "PROXIES",
+    "REGISTRY",
+    "SCRUBBED",
+    "WATCHED",
+    "Contract",
+    "Scene",
+    "Share",
+    "advice",
+    "choose",
+    "depict",
+]
 
 NONE = Contract("none", "mnspawn's own variables only")
 REGISTRY: dict[str, Contract] = {

@@ -11,7 +11,7 @@ from typing import Any
 from mnspawn_agent.protocol import messages
 from mnspawn_inventory import Host, InventoryError
 
-from .. import layout, plan
+from .. import contract, layout, plan
 from ..core import survey
 from ..core.session import Hello, Prepared
 from ..errors import PlanRefused, UsageError
@@ -351,7 +351,8 @@ class Preparation:
             for a, view, host in zip(answers, self.views, self._hosts, strict=True)
         ]
         launch = plan.build(spec_of(self._request, self._run), layout.assign(sites, master, coordinator), grounds)
-        for note in launch.notes:
+        program = self._request.program
+        for note in (*launch.notes, *contract.advice((program.target, *program.args), launch.layout)):
             self._remark(note, None)
         return launch
 
