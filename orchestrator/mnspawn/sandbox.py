@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mnspawn import leftovers
 from mnspawn.errors import HostError, UsageError
+from mnspawn.transport import open_files
 from mnspawn.transport.base import SshOptions, Target
 
 if TYPE_CHECKING:
@@ -126,7 +127,8 @@ def serve(settings: dict[str, Any]) -> None:
     if sys.platform == "linux":  # orphans of the hosts' programs become our children, so that we can end them
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
-        asyncio.run(_serve(root, settings["count"]))
+        with open_files.raised():
+            asyncio.run(_serve(root, settings["count"]))
     finally:
         kill_descendants()
         shutil.rmtree(root, ignore_errors=True)

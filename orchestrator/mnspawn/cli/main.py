@@ -4,8 +4,12 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from mnspawn._version import __version__
+
+if TYPE_CHECKING:
+    from mnspawn.errors import UsageError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,6 +91,9 @@ def _say(error: BaseException, words: Sequence[str]) -> int:
         if isinstance(cause, InventoryError):
             render.print_ours(told(str(cause), cause.hint))
             return ExitStatus.USAGE
+        if (short := _shortage(cause)) is not None:
+            render.print_error(short)
+            return short.exit_status
     if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
         return ExitStatus.INTERRUPTED
     if _wants_traceback(words):
@@ -99,6 +106,17 @@ def _say(error: BaseException, words: Sequence[str]) -> int:
     render.print_ours(told(f"this is a bug in mnspawn, please report it: {found}", hint))
     render.print_ours(line for note in notes for line in told(note))
     return ExitStatus.INTERNAL
+
+
+def _shortage(error: BaseException) -> "UsageError | None":
+    """This machine has no more files, processes or threads: no bug of ours, and no host's fault."""
+    import errno
+
+    from mnspawn.transport.open_files import shortage
+
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":  # a thread is one to the system
+        error = OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return shortage(error, is_fork=True) if isinstance(error, OSError) else None
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

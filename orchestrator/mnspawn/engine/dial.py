@@ -10,6 +10,7 @@ from functools import partial
 from ..core.backoff import Backoff
 from ..errors import HostError
 from ..transport.base import Connection, Target, Transport
+from ..transport.open_files import shortage
 from ..transport.threads import in_daemon_thread
 
 WINDOW = 128  # hosts in all: one handshake costs about 3 ms of CPU here, and a file descriptor
@@ -65,6 +66,8 @@ async def dial(
             async with window:
                 server = servers[await in_daemon_thread(partial(transport.endpoint, target))]
                 connection = await _persist(transport, target, server, connect_timeout)
+        except OSError as exc:  # of this machine: what is a host's fault has come as a HostError
+            answers.put_nowait((index, shortage(exc, is_fork=True) or exc))
         except Exception as exc:  # noqa: BLE001 -- HostErrors are answers; anything else is raised where we are awaited
             answers.put_nowait((index, exc))
         else:

@@ -10,12 +10,16 @@ from pathlib import Path
 from mnspawn_inventory import Host
 
 from ..errors import HostError, UsageError
-from ..transport import create
+from ..transport import create, open_files
 from ..transport.base import Connection, SshOptions, Target, Transport
 from ..transport.route import Router
 from ..transport.threads import in_daemon_thread
 from .dial import dial, look_up
 from .request import RunRequest
+
+# Open files of one host, as measured; openssh has pipes, a log and a pidfd for each of two processes.
+FILES = {"asyncssh": 1, "paramiko": 3, "openssh": 10, "local": 5}
+_RESERVE = 16  # of libraries, now and then: looking names up, an agent's socket, a file that is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,17 @@ async def reach_place(
             yield reached
 
 
+def check_room(transports: Sequence[str]) -> None:
+    """Return when this process may open as many files as hosts over these transports need.
+
+    Raises:
+        UsageError: it may not.
+    """
+    count, over = len(transports), ", ".join(sorted(set(transports)))
+    hosts = f"{count} host{'' if count == 1 else 's'}"
+    open_files.check_room(_RESERVE + sum(FILES.get(name, 0) for name in transports), f"{hosts} over {over}")
+
+
 @contextlib.asynccontextmanager
 async def reach_hosts(
     hosts: tuple[Host, ...], transport: str, options: SshOptions, targets: tuple[Target, ...] | None = None
@@ -73,6 +88,8 @@ async def reach_hosts(
     if not hosts:
         raise UsageError("expected at least one host, found none", place="--hosts")
     async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(open_files.raised())
+        check_room([host.transport or transport for host in hosts])
         made: dict[str, Transport] = {}
         for name in {host.transport or transport for host in hosts}:
             made[name] = create(name, options)

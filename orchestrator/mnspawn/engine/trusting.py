@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from mnspawn_inventory import Host
 
 from ..errors import HostError, HostKeyChanged
+from ..transport import open_files
 from ..transport.base import SshOptions
 from ..transport.pasting import Pasted
 from ..transport.threads import in_daemon_thread
 from .dial import PER_SERVER, WINDOW
-from .sites import target_of
+from .sites import check_room, target_of
 
 if TYPE_CHECKING:
     from ..transport.asyncssh_transport import AsyncsshTransport
@@ -55,6 +56,12 @@ class Known:
 
 async def fetch_keys(hosts: Sequence[Host], ssh: SshOptions) -> list[Known | HostError]:
     """What every host shows, in order, or why it shows nothing. Hosts behind one server take turns."""
+    with open_files.raised():
+        check_room(["asyncssh"] * min(len(hosts), WINDOW))
+        return await _fetch_all(hosts, ssh)
+
+
+async def _fetch_all(hosts: Sequence[Host], ssh: SshOptions) -> list[Known | HostError]:
     from ..transport.asyncssh_transport import AsyncsshTransport
 
     transport = AsyncsshTransport(ssh)  # keys are keys: whichever transport is used later

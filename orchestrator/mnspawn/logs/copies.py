@@ -80,9 +80,19 @@ class FilesWriter(ThreadedWriter):
         if found is None:
             if len(self._files) >= OPEN_FILES:
                 os.close(self._files.popitem(last=False)[1])
-            found = self._files[path] = os.open(path.name, FLAGS, 0o600, dir_fd=self.folder)
+            found = self._files[path] = self._opened(path)
         self._files.move_to_end(path)
         return found
+
+    def _opened(self, path: Path) -> int:
+        """The file, opened; where no more can be open at once, another one is closed."""
+        while True:
+            try:
+                return os.open(path.name, FLAGS, 0o600, dir_fd=self.folder)
+            except OSError as exc:
+                if exc.errno not in (errno.EMFILE, errno.ENFILE) or not self._files:
+                    raise
+                os.close(self._files.popitem(last=False)[1])
 
 
 class LocalCopies:

@@ -7,6 +7,8 @@ import subprocess
 import threading
 import time
 
+from mnspawn.transport import open_files
+
 
 class Late(Exception):
     """A command has not ended in time, or is not waited for any more."""
@@ -61,7 +63,11 @@ class Commands:
             if self._is_closed:
                 return None
             running = subprocess.Popen(
-                [shell, "-c", command], stdin=silent, stdout=silent, stderr=silent, start_new_session=True
+                open_files.as_given([shell, "-c", command]),
+                stdin=silent,
+                stdout=silent,
+                stderr=silent,
+                start_new_session=True,
             )
             self._running[command] = running
         try:

@@ -25,7 +25,7 @@ from mnspawn.errors import (
     TransportUnavailable,
     UsageError,
 )
-from mnspawn.transport import keys, openssh_log
+from mnspawn.transport import keys, open_files, openssh_log
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.child import ChildProcess, end, leash
 from mnspawn.transport.host_keys import HostKeys
@@ -151,7 +151,9 @@ class OpensshTransport:
             return True
         argv = [*self.argv(Target("localhost")), "-G", "--", "localhost"]
         try:
-            asked = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SAYS_SO, check=False)
+            asked = subprocess.run(
+                open_files.as_given(argv), stdin=subprocess.DEVNULL, capture_output=True, timeout=_SAYS_SO, check=False
+            )
         except subprocess.TimeoutExpired:
             return False
         return asked.returncode != 0

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from mnspawn.transport import open_files
+
 UNKNOWN = 255  # a status that nobody could get, as ssh says it
 _CHUNK = 1 << 18  # four times what a pipe holds
 _HIGH = 1 << 18  # unwritten input over which the sender is held
@@ -93,7 +95,7 @@ class PipedProcess:
         self._before_reaping = before_reaping
         if isinstance(argv, Sequence):
             self._popen: Started = subprocess.Popen(
-                argv,
+                open_files.as_given(argv),
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

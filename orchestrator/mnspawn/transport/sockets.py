@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from mnspawn import errors
 from mnspawn.quoting import quoted
-from mnspawn.transport import addresses
+from mnspawn.transport import addresses, open_files
 from mnspawn.transport.addresses import Address
 from mnspawn.transport.match_exec import end, signal_group
 from mnspawn.transport.route import Hop
@@ -142,7 +142,7 @@ class Dialler:
         try:
             with theirs:
                 proxy = subprocess.Popen(
-                    [shell, "-c", "exec " + hop.proxy_command],
+                    open_files.as_given([shell, "-c", "exec " + hop.proxy_command]),
                     stdin=theirs.fileno(),
                     stdout=theirs.fileno(),
                     stderr=subprocess.DEVNULL,  # it is often ssh, which may speak on its way to success
@@ -150,6 +150,7 @@ class Dialler:
                 )
         except OSError as exc:
             ours.close()
+            open_files.check(exc, is_fork=True)
             raise errors.Unreachable(f"ProxyCommand can't be run: {exc.strerror}", host=hop.name) from exc
         self._proxies.append(proxy)
         ours.setblocking(False)
@@ -185,7 +186,12 @@ async def _connect(hop: Hop, address: Address, timeout: float) -> socket.socket:
 
 
 def name_unknown(exc: Exception, hop: Hop) -> errors.HostError:
-    """What a failed look-up means. Only EAI_AGAIN is worth another try."""
+    """What a failed look-up means. Only EAI_AGAIN is worth another try.
+
+    Raises:
+        UsageError: it is this machine that has no more files.
+    """
+    open_files.check_free()
     whose = "" if hop.address == hop.name.lower() else f" for {hop.address!r}"  # the host is named anyway
     if isinstance(exc, socket.gaierror) and exc.errno == socket.EAI_AGAIN:
         reason, hint = f"the name server does not answer{whose}", "is DNS reachable from here?"
@@ -198,7 +204,12 @@ def name_unknown(exc: Exception, hop: Hop) -> errors.HostError:
 
 
 def unreachable(exc: OSError, hop: Hop) -> errors.HostError:
-    """What a failed connect means."""
+    """What a failed connect means.
+
+    Raises:
+        UsageError: it is this machine that has no more files.
+    """
+    open_files.check(exc)
     if isinstance(exc, ConnectionRefusedError):
         hint = "is sshd running there, and is this its port?"
         return errors.ConnectionRefused(f"connection refused at {hop.place}", host=hop.name, hint=hint)
