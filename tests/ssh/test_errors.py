@@ -286,9 +286,7 @@ async def test_a_changed_host_key(ssh_name: str, local_sshd: LocalSshd) -> None:
     assert type(error) is errors.HostKeyChanged
     assert f"{local_sshd.known_hosts}:3" in error.message
     assert fingerprint(local_sshd.host_key) in error.message
-    assert (
-        fingerprint(local_sshd.identity) in error.message or ssh_name == "openssh"
-    )  # ssh tells the line, not the old print
+    assert fingerprint(local_sshd.identity) in error.message
     assert "--replace" in (error.hint or "")
 
 

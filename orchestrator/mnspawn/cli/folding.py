@@ -1,8 +1,9 @@
-"""Messages of many hosts that say the same, as one: addresses and keys that differ stand side by side, a few. Pure."""
+"""Messages of many hosts that say the same, as one; words that differ stand side by side, or below. Pure."""
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 NAME = "\0"  # stands for the host's own name
 LEFT_OUT = "..."
@@ -10,6 +11,8 @@ SHOWN = 3  # of the words in which messages differ; the first ones are enough to
 COMMAND = "mnspawn"
 _ADDRESS = re.compile(r"((?:[^@\s]+@)?)([\w.-]+)((?::[0-9]+)?)")
 _BRACKETS = re.compile(r"\[[^\]]*\]")
+LONG = 120  # characters: with more, words side by side are not readable
+LISTED = 16  # hosts with messages of their own; of grave ones all are
 _SPACES = re.compile(r"(\s+)")
 _EDGES = re.compile(r"(['\"(]*)(.*?)(['\"),;:.]*)", re.S)  # a word, and what a sentence puts around it
 
@@ -21,6 +24,7 @@ class Told:
     host: str
     message: str
     hint: str | None = None
+    is_grave: bool = False  # nothing of it is left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,7 @@ class Folded:
     hosts: tuple[str, ...]
     message: str
     hint: str | None
+    each: tuple[str, ...] = ()  # lines below: `HOST: message`
 
 
 def fold(
@@ -52,10 +57,14 @@ def fold(
         if len(alike) == 1:
             one = Folded(hosts, alike[0].message, alike[0].hint)
         else:
-            message = _merged([told.message for told in alike], hosts)
-            shown = names(hosts)
+            texts = [told.message for told in alike]
+            message = _merged(texts, hosts)
+            each: tuple[str, ...] = ()
+            if alike[0].is_grave or (len(message) > LONG and len(set(texts)) > 1):
+                message, each = _head(texts, hosts), _each(alike)
             hint = None if alike[0].hint is None else _merged([told.hint or "" for told in alike], hosts, names)
-            one = Folded(hosts, message.replace(NAME, shown), hint and hint.replace(NAME, shown))
+            shown = names(hosts)
+            one = Folded(hosts, message.replace(NAME, shown), hint and hint.replace(NAME, shown), each)
         found.append((key[0], one, [position for position, _ in group]))
     return found
 
@@ -70,16 +79,36 @@ def _shape(text: str, host: str) -> tuple[str, ...]:
     return tuple(LEFT_OUT if any(sign.isdigit() for sign in word) else word for word in words)
 
 
+def _columns(texts: Sequence[str], hosts: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    nameless = (_SPACES.split(_nameless(text, host)) for text, host in zip(texts, hosts, strict=True))
+    return zip(*nameless, strict=True)
+
+
+def _head(texts: Sequence[str], hosts: Sequence[str]) -> str:
+    """What they all begin with."""
+    shared = takewhile(lambda words: len(set(words)) == 1, _columns(texts, hosts))
+    head, *_ = "".join(words[0] for words in shared).splitlines() or [""]
+    return head.rstrip(" :,;([") or "each has its own reason"
+
+
+def _each(alike: Sequence[Told]) -> tuple[str, ...]:
+    lines: list[str] = []
+    for told in alike if alike[0].is_grave else alike[:LISTED]:
+        first, *more = told.message.splitlines()
+        lines += [f"{told.host}: {line}" for line in more or [first]]
+    left = 0 if alike[0].is_grave else max(0, len(alike) - LISTED)
+    return (*lines, *([f"and {left} more"] if left else []))
+
+
 def _merged(texts: Sequence[str], hosts: Sequence[str], names: Callable[[Sequence[str]], str] | None = None) -> str:
     """One text for all; of the same shape they are. Where words differ, the first few stand side by side.
 
     Args:
         names: given for hints, in which the hosts behind a command of ours are all named, so that it can be pasted.
     """
-    nameless = (_SPACES.split(_nameless(text, host)) for text, host in zip(texts, hosts, strict=True))
     merged: list[str] = []
     is_command = False
-    for words in zip(*nameless, strict=True):
+    for words in _columns(texts, hosts):
         is_command = is_command or (names is not None and words[0] == COMMAND)
         same = len(set(words)) == 1
         if is_command and names is not None and not (same and (words[0] == NAME or NAME not in words[0])):

@@ -156,9 +156,7 @@ def trust(
 
 def _key_lines(shown: "Known") -> list[str]:
     lines = [f"{shown.host}: new {key.kind} {key.fingerprint}" for key in shown.new]
-    lines += [
-        f"{shown.host}: CHANGED {key.kind} {key.fingerprint}, {key.place} has {key.replaced}" for key in shown.changed
-    ]
+    lines += [f"{shown.host}: CHANGED {key.kind} {key.fingerprint}, {key.before}" for key in shown.changed]
     return lines or [f"{shown.host}: known, {counted(shown.known, 'key')}"]
 
 

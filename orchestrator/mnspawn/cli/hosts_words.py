@@ -80,7 +80,9 @@ def finding_lines(examined: Sequence[Examined]) -> list[str]:
         kind = f"note: {group[0].check}" if group[0].is_note else group[0].check
         details = _details(group)
         told = f" ({details})" if details else ""
-        lines.append(visible(f"{fold_hosts(one.hosts)}: {kind}: {one.message}{told}"))
+        first, *more = one.message.splitlines() or [""]
+        lines.append(visible(f"{fold_hosts(one.hosts)}: {kind}: {first}{told}"))
+        lines += [f"    {visible(line)}" for line in (*more, *one.each)]
         lines += [f"  hint: {visible(line)}" for line in (one.hint or "").splitlines()]
     bad = sum(is_wrong(one) for one in examined)
     hosts = counted(len(examined), "host")

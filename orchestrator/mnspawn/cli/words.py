@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from mnspawn.cli.folding import Told, fold
-from mnspawn.errors import ExitStatus, HostsUnusable, MnspawnError, PlanRefused
+from mnspawn.errors import ExitStatus, HostKeyChanged, HostsUnusable, MnspawnError, PlanRefused
 from mnspawn.events import (
     Event,
     HostConnected,
@@ -108,9 +108,12 @@ def cause(code: int | None, error: str | None = None, *, is_ours: bool = False) 
 def error_lines(error: MnspawnError) -> list[str]:
     """An error for people: `mnspawn: place: message`, and the next step under it. Equal ones of many hosts once."""
     if isinstance(error, HostsUnusable):
-        return _grouped([(one.host or "", one.message, one.hint) for one in error.errors])
+        return _grouped(
+            Told(one.host or "", one.message, one.hint, is_grave=isinstance(one, HostKeyChanged))
+            for one in error.errors
+        )
     if isinstance(error, PlanRefused):
-        return _grouped([(host, reason, None) for host, reason in error.refusals]) + _hint(error.hint)
+        return _grouped(Told(host, reason) for host, reason in error.refusals) + _hint(error.hint)
     return told(str(error), error.hint)
 
 
@@ -124,15 +127,16 @@ def _hint(hint: str | None) -> list[str]:
     return [f"  hint: {visible(line)}" for line in hint.splitlines()] if hint else []
 
 
-def _grouped(problems: Iterable[tuple[str, str, str | None]]) -> list[str]:
-    said = [(None, Told(host, message, hint)) for host, message, hint in problems]
+def _grouped(problems: Iterable[Told]) -> list[str]:
     lines: list[str] = []
-    for _, folded, _ in fold(said, fold_hosts):
+    for _, folded, _ in fold([(None, one) for one in problems], fold_hosts):
         first, *more = folded.message.splitlines() or [""]
         hosts, shown = folded.hosts, fold_hosts(folded.hosts)
         behind = "" if shown in first else f": {shown}"  # where each is named in what is said of it, all of them are
         named = f"{hosts[0]}: {first}" if len(hosts) == 1 else f"{len(hosts)} hosts: {first}{behind}"
-        lines += told("\n".join([named, *more]), folded.hint if f"  hint: {folded.hint}" not in lines else None)
+        lines += told(
+            "\n".join([named, *more, *folded.each]), folded.hint if f"  hint: {folded.hint}" not in lines else None
+        )
     return lines
 
 

@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnownKey:
-    """One key: its type and fingerprint; `place` is the known_hosts line of the other key that it would replace."""
+    """One key: its type and fingerprint; `before` is what known_hosts has in its place: `FILE:LINE has FINGERPRINT`."""
 
     kind: str
     fingerprint: str
-    place: str = ""
-    replaced: str = ""
+    before: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +91,10 @@ async def _fetch(transport: "AsyncsshTransport", host: Host) -> Known:
     from ..transport import keys, trust
 
     offer = await trust.fetch(transport, target_of(host))
-    old = {keys.kind_of(entry.key): entry for entry in offer.stale}
     new, changed = [], []
     for kind, fingerprint in offer.fingerprints():
-        if kind in old:
-            changed.append(KnownKey(kind, fingerprint, old[kind].place, keys.fingerprint(old[kind].key)))
+        if before := [keys.entry_shown(one.place, one.key) for one in offer.stale if keys.kind_of(one.key) == kind]:
+            changed.append(KnownKey(kind, fingerprint, ", ".join(before)))
         else:
             new.append(KnownKey(kind, fingerprint))
     pasted = transport.hop(target_of(host)).pasted
@@ -119,9 +117,10 @@ def accept(shown: Known, *, replace: bool) -> None:
 
 def changed(shown: Known) -> HostKeyChanged:
     """The error for a host that shows other keys than known_hosts has."""
-    told = "; ".join(
-        f"its {key.kind} key has changed: {key.place} has {key.replaced}, the host shows {key.fingerprint}"
-        for key in shown.changed
-    )
+    first, *more = (f"{key.before}, the host shows {key.fingerprint}" for key in shown.changed)
+    told = f"its {shown.changed[0].kind} key has changed: {first}"
+    if more:
+        lines = (f"{key.kind}: {line}" for key, line in zip(shown.changed, [first, *more], strict=True))
+        told = "\n".join(["its host keys have changed", *lines])
     hint = f"somebody may be in between; if it was set up anew: mnspawn hosts trust --replace {shown.pasted.ours}"
     return HostKeyChanged(told, host=shown.host, hint=hint)

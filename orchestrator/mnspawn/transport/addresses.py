@@ -64,9 +64,9 @@ def unusable(failures: Sequence[tuple[str, errors.HostError]], name: str, port: 
     if len(failures) == 1:
         (address, _), *_ = failures
         shown = address if address == name else f"{name} [{address}]"
-        error.message = _at(shown, address, name, port, furthest.message)
+        error.message = _placed(shown, address, name, port, furthest.message)
     else:
-        told = [_at(address, address, name, port, one.message) for address, one in failures]
+        told = [_at(address, name, port, one.message) for address, one in failures]
         more = f"; and {len(told) - _LISTED} more" if len(told) > _LISTED else ""
         error.message = f"none of its {len(told)} addresses can be used: {'; '.join(told[:_LISTED])}{more}"
         error.addresses = len(failures)
@@ -77,13 +77,16 @@ def _rank(error: errors.HostError) -> int:
     return next((rank for rank, kind in enumerate(_ELSEWHERE) if isinstance(error, kind)), len(_ELSEWHERE))
 
 
-def _at(shown: str, address: str, name: str, port: int, message: str) -> str:
-    """A message with its place as `shown`; where it names none, in front."""
-    if (place := f"{name} port {port}") not in message:
-        place = f"{address} port {port}"
-    if place in message:
-        return message.replace(place, f"{shown} port {port}")
-    return f"{shown} port {port}: {message}" if shown == address else message
+def _placed(shown: str, address: str, name: str, port: int, message: str) -> str:
+    """A message with its place as `shown`."""
+    place = f"{name} port {port}"
+    return message.replace(place if place in message else f"{address} port {port}", f"{shown} port {port}")
+
+
+def _at(address: str, name: str, port: int, message: str) -> str:
+    """A message with the address as its place; where it has none, in front."""
+    placed = _placed(address, address, name, port, message)
+    return placed if f"{address} port {port}" in placed else f"{address} port {port}: {placed}"
 
 
 def resolved(hop: Hop, flags: int = 0) -> list[Address]:

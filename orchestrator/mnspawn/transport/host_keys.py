@@ -97,15 +97,13 @@ class HostKeys:
                 )
         if any(entry.key == key for entry in plain):
             return
-        for entry in plain:
-            if keys.kind_of(entry.key) == kind:
-                raise HostKeyChanged(
-                    f"its {kind} key has changed: {entry.place} has {keys.fingerprint(entry.key)}, "
-                    f"the host shows {found}",
-                    host=hop.name,
-                    hint="somebody may be in between; if it was set up anew: "
-                    f"mnspawn hosts trust --replace {hop.pasted.ours}",
-                )
+        if before := [keys.entry_shown(one.place, one.key) for one in plain if keys.kind_of(one.key) == kind]:
+            raise HostKeyChanged(
+                f"its {kind} key has changed: {', '.join(before)}, the host shows {found}",
+                host=hop.name,
+                hint="somebody may be in between; if it was set up anew: "
+                f"mnspawn hosts trust --replace {hop.pasted.ours}",
+            )
         if hop.port != 22 and not hop.known_as and not plain:  # as ssh: the same key without its port will do
             others = self._entries(hop, names_of(hop.address, 22))
             if any(entry.key == key and not entry.marker for entry in others):

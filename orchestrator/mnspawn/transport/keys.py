@@ -145,6 +145,11 @@ def parse_public(text: bytes) -> bytes | None:
     return blob if kind == words[0] else None
 
 
+def entry_shown(place: str, blob: bytes) -> str:
+    """What messages say of a line of known_hosts."""
+    return f"{place} has {fingerprint(blob)}"
+
+
 def kind_of(blob: bytes) -> str:
     """The algorithm of a public key: ssh-ed25519 and the like."""
     return cut_string(blob)[0].decode("ascii", "replace")

@@ -1,5 +1,6 @@
 """What OpenSSH's ssh says of itself (-v), and which of our errors that means. Only reads."""
 
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -136,14 +137,24 @@ def _simple(kind: type[errors.HostError], message: str, hint: str | None = None)
 
 def _changed(match: re.Match[str], log: str, host: str) -> errors.HostError:
     place = re.search(r"Offending (\S+) key in (\S+?):(\d+)", log)
-    shown = re.search(r"fingerprint for the (\S+) key sent by the remote host is\s+(\S+?)\.?\s", log)
-    where = f": {place.group(2)}:{place.group(3)} has another" if place else ""
+    shown = re.search(r"Server host key: (\S+) (\S+)", log)
+    where = f": {_other_key(Path(place.group(2)), int(place.group(3)))}" if place else ""
     found = f", the host shows {shown.group(2)}" if shown else ""
     return errors.HostKeyChanged(
-        f"its {shown.group(1).lower() if shown else 'host'} key has changed{where}{found}",
+        f"its {shown.group(1) if shown else 'host'} key has changed{where}{found}",
         host=host,
         hint=f"somebody may be in between; if it was set up anew: mnspawn hosts trust --replace {host}",
     )
+
+
+def _other_key(path: Path, number: int) -> str:
+    """What known_hosts has in a line; ssh tells no more than where that is."""
+    place, words = f"{path}:{number}", b""
+    with contextlib.suppress(OSError, IndexError):
+        words = path.read_bytes().splitlines()[number - 1].strip()
+    after_names = words.partition(b" ")[2].strip()
+    key = keys.parse_public(after_names)
+    return f"{place} has another" if key is None else keys.entry_shown(place, key)
 
 
 def _unknown(match: re.Match[str], log: str, host: str) -> errors.HostError:

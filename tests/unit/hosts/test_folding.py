@@ -2,7 +2,7 @@
 
 from mnspawn.cli.folding import Told, fold
 from mnspawn.cli.words import error_lines, fold_hosts
-from mnspawn.errors import ConnectionRefused, HostKeyUnknown, HostsUnusable
+from mnspawn.errors import ConnectionRefused, ConnectTimeout, HostKeyChanged, HostKeyUnknown, HostsUnusable
 
 
 def folded(*said: Told) -> list[tuple[tuple[str, ...], str, str | None]]:
@@ -77,3 +77,60 @@ def test_the_hosts_of_a_command_are_all_named_so_that_it_can_be_pasted() -> None
     assert hint(*ranged) == "compare: mnspawn hosts trust --ssh-config f me@h[1-4]:2201"
     ports = [(f"10.0.0.5:4012{number}", f"root@10.0.0.5:4012{number}") for number in range(5)]
     assert hint(*ports) == "compare: mnspawn hosts trust --ssh-config f " + ",".join(said for _, said in ports)
+
+
+def key(number: object) -> str:
+    return f"SHA256:{str(number) * 20}"
+
+
+def test_changed_keys_are_told_of_each_host_however_many() -> None:
+    changed = [
+        HostKeyChanged(
+            f"its ssh-ed25519 key has changed: /root/.ssh/known_hosts:{n} has {key(n)}, the host shows {key(n + 1)}",
+            host=f"h{n}",
+            hint=f"if it was set up anew: mnspawn hosts trust --replace h{n}",
+        )
+        for n in range(1, 41)
+    ]
+    assert error_lines(HostsUnusable(changed)) == [
+        "mnspawn: 40 hosts: its ssh-ed25519 key has changed: h[1-40]",
+        *(
+            f"    h{n}: its ssh-ed25519 key has changed: /root/.ssh/known_hosts:{n} has {key(n)}, "
+            f"the host shows {key(n + 1)}"
+            for n in range(1, 41)
+        ),
+        "  hint: if it was set up anew: mnspawn hosts trust --replace h[1-40]",
+    ]
+
+
+def test_several_changed_keys_of_each_host_have_a_line_each() -> None:
+    changed = [
+        HostKeyChanged(f"its host keys have changed\nssh-rsa: a:1 has {key(n)}\nssh-ed25519: a:2 has {key(n)}", host=n)
+        for n in ("h1", "h2")
+    ]
+    assert error_lines(HostsUnusable(changed[:1])) == [
+        "mnspawn: h1: its host keys have changed",
+        f"    ssh-rsa: a:1 has {key('h1')}",
+        f"    ssh-ed25519: a:2 has {key('h1')}",
+    ]
+    assert error_lines(HostsUnusable(changed)) == [
+        "mnspawn: 2 hosts: its host keys have changed: h[1-2]",
+        *(f"    {n}: {kind} has {key(n)}" for n in ("h1", "h2") for kind in ("ssh-rsa: a:1", "ssh-ed25519: a:2")),
+    ]
+
+
+def test_what_would_be_too_long_side_by_side_stands_below_for_the_first_hosts() -> None:
+    said = [
+        f"none of its 2 addresses can be used: the host does not answer (10.0.0.{n} port 22, 15 s); "
+        f"no route to fd77::{n} port 22 (Network is unreachable)"
+        for n in range(1, 31)
+    ]
+    lines = error_lines(HostsUnusable([ConnectTimeout(text, host=f"h{n}") for n, text in enumerate(said, 1)]))
+    assert lines[0] == "mnspawn: 30 hosts: none of its 2 addresses can be used: the host does not answer: h[1-30]"
+    assert lines[1:17] == [f"    h{n}: {said[n - 1]}" for n in range(1, 17)]
+    assert lines[17:] == ["    and 14 more"]
+
+
+def test_what_is_long_and_the_same_for_all_stands_once() -> None:
+    said = [ConnectTimeout("x" * 300, host=f"h{n}") for n in (1, 2)]
+    assert error_lines(HostsUnusable(said)) == [f"mnspawn: 2 hosts: {'x' * 300}: h[1-2]"]
