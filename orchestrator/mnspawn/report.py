@@ -62,7 +62,7 @@ class HostOutcome:
 @dataclass(frozen=True, slots=True)
 class RunReport:
     """The whole end of a run. `reason` is one line; `first_failure` the rank to blame, if a rank is to blame;
-    `has_left`: the user did not wait for the end."""
+    `has_left`: the user did not wait for the end; `hint`: what to do about the first failure, where that is known."""
 
     run: str
     exit_status: int
@@ -72,6 +72,7 @@ class RunReport:
     ranks: tuple[RankOutcome, ...]
     hosts: tuple[HostOutcome, ...]
     has_left: bool = False
+    hint: str | None = None
 
     def describe(self) -> dict[str, Any]:
         """As JSON-able values."""

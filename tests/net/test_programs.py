@@ -241,3 +241,18 @@ def test_variables_from_a_file_reach_the_ranks_and_no_command_line(
     done = cluster.mnspawn(*command, cwd=tmp_path, env={"HERE": "ours"}).check()
     assert lines_of(done.raw_stdout) == on_both(b"s3cret $x ours False")
     assert "s3cret" not in cluster.mnspawn("--dry-run", *command, cwd=tmp_path, env={"HERE": "ours"}).check().stdout
+
+
+@pytest.mark.parametrize("transport", ["asyncssh", "openssh", "paramiko"])
+def test_a_module_beside_the_script_that_did_not_travel_is_named(
+    cluster: Cluster, tmp_path: Path, transport: str
+) -> None:
+    (tmp_path / "helper.py").touch()
+    (tmp_path / "train.py").write_text("import helper\n")
+    over = ("--transport", transport, "--ssh-config", str(cluster.ssh_config))
+    done = cluster.mnspawn(*over, "--hosts", "h1", "--nproc-per-node", "1", "train.py", cwd=tmp_path)
+    assert done.status == 1
+    assert (
+        f"  hint: helper.py stands beside train.py here, but only the script itself was sent to h1: have the folder"
+        f" {tmp_path} there, too, at the same path; or name its place there by -x PYTHONPATH=FOLDER\n" in done.stderr
+    )

@@ -285,7 +285,7 @@ def _failure(report: RunReport) -> list[str]:
         lines += [f"    {_tail_line(line)}" for line in first.tail[-TAIL_LINES:]]
     if any(line.strip() in BARE_JAX for line in first.tail):
         lines.append("  hint: jax.distributed.initialize() without arguments needs --contract default,jax")
-    return lines
+    return lines + _hint(report.hint)
 
 
 def _recorded(raised: str) -> list[str]:

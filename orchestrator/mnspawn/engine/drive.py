@@ -18,7 +18,7 @@ from ..errors import ExitStatus, HostError, MnspawnError, NothingWritable, Usage
 from ..plan import LaunchPlan
 from ..report import RunReport
 from ..transport.base import Connection
-from . import interrupts, prepare
+from . import beside, interrupts, prepare
 from .answers import Answers
 from .audience import OUTPUT_STREAMS, Audience
 from .clock import keep_time
@@ -131,7 +131,7 @@ class Drive:
             return self._plan
         if self._detaching.outcome is not None:
             return self._detaching.outcome
-        report = self._machine.report()
+        report = beside.with_hint(self._machine.report(), self._request.program, self._plan)
         if report.exit_status == ExitStatus.HOST_UNUSABLE and (error := self._answers.unusable()) is not None:
             raise error
         if report.exit_status == ExitStatus.PLAN_REFUSED and (error := self._answers.refusal()) is not None:
