@@ -242,6 +242,52 @@ print(mnspawn.spawn(work, (Large(),), nprocs=1, hosts=HOSTS).results())
     assert across.check(program) == "[(True, True), (True, False)]\n"
 
 
+HOLDS = """
+import functools
+import threading
+
+lock = threading.Lock()
+
+
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+
+@functools.singledispatch
+def kind(value):
+    return "any"
+
+
+@kind.register
+def _(value: int):
+    return "int"
+
+
+def add(counter):
+    with lock:
+        counter.count += 1
+    return kind(1), counter
+"""
+
+
+def test_modules_that_hold_what_can_not_be_pickled_are_imported_by_ranks(place: Place, start_method: str) -> None:
+    (place.folder / "holds.py").write_text(HOLDS)
+    program = f"""
+from holds import Counter, add
+def work(counter, function):
+    import holds
+    return (*holds.add(counter), isinstance(counter, holds.Counter), function is holds.add)
+counter = Counter()
+for call, args in ((add, ()), (work, (add,))):
+    results = mnspawn.spawn(
+        call, (counter, *args), nprocs=NPROCS, hosts=HOSTS, start_method={start_method!r}
+    ).results()
+    print([(said, type(counter) is Counter and counter.count, *seen) for said, counter, *seen in results])
+"""
+    assert place.check(program).splitlines() == [str([("int", 1)] * 2), str([("int", 1, True, True)] * 2)]
+
+
 def test_processes_that_a_rank_starts_can_import_its_main_module(here: Place) -> None:
     program = """
 import multiprocessing

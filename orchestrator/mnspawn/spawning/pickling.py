@@ -60,9 +60,15 @@ class Luggage:
             self.shared = sharing.Shared()
         return self.shared
 
+    def empty(self) -> None:
+        self.close()
+        self.codes.clear()
+        self.modules.clear()
+
     def close(self) -> None:
         if self.shared is not None:
             self.shared.close()
+            self.shared = None
 
 
 def dump(function: Callable[..., Any], args: tuple[Any, ...], luggage: Luggage) -> bytes:
@@ -71,13 +77,19 @@ def dump(function: Callable[..., Any], args: tuple[Any, ...], luggage: Luggage) 
     Raises:
         NotPicklable: names the part that could not be pickled.
     """
-    if luggage.is_here and sharing.has_tracker():
-        luggage.share()  # names of shared memory are texts
-    with _registering, by_value():
+    with _registering:
         try:
+            with by_value():
+                return _dumps((function, args), luggage)
+        except sharing.StaysHere as error:
+            with by_value():
+                raise _blame(function, args, error, luggage.is_here) from error
+        except Exception:  # noqa: BLE001 - pickling calls the objects' own code, which may raise anything
+            luggage.empty()
+        try:  # a module of the user's may hold what can't go by value, such as a lock: let ranks import it
             return _dumps((function, args), luggage)
-        except Exception as error:  # pickling calls the objects' own code, which may raise anything
-            luggage.close()
+        except Exception as error:  # as above
+            luggage.empty()
             raise _blame(function, args, error, luggage.is_here) from error
 
 
@@ -108,6 +120,8 @@ def _blame(function: Callable[..., Any], args: tuple[Any, ...], error: Exception
 
 def _dumps(value: Any, luggage: Luggage) -> bytes:
     content = io.BytesIO()
+    if luggage.is_here and sharing.has_tracker():
+        luggage.share()  # names of shared memory are texts
     with sharing.spawning(luggage.share) if luggage.is_here else sharing.apart():
         _pickler()(content, luggage).dump(value)
     return content.getvalue()
@@ -149,13 +163,16 @@ def _pickler() -> Callable[[io.BytesIO, Luggage], Any]:
             if isinstance(obj, types.FunctionType) and obj.__module__ == asserts.__name__:
                 return self._dynamic_function_reduce(obj)
             reduced = super().reducer_override(obj)
-            return reduced if reduced is NotImplemented else self._with_place(obj, reduced)
+            if reduced is not NotImplemented:
+                return self._with_place(obj, reduced)
+            if isinstance(obj, type | types.FunctionType):
+                self._luggage.modules.add(str(obj.__module__))
+            return reduced
 
         def _reduce_module(self, module: types.ModuleType) -> Any:
             if module.__name__ == asserts.MODULE:
                 return maker.dynamic_subimport, (asserts.MODULE, asserts.FUNCTIONS)
-            if module.__name__ in cloudpickle.list_registry_pickle_by_value():
-                self._luggage.modules.add(module.__name__)
+            self._luggage.modules.add(module.__name__)
             return NotImplemented
 
         def _with_place(self, obj: Any, reduced: Any) -> Any:
