@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 from mnspawn.errors import ChannelRefused, ConnectionClosed
+from mnspawn.transport import open_files
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.child import ChildProcess, end
 
@@ -45,6 +46,7 @@ class _LocalConnection:
         try:
             process = ChildProcess([account.pw_shell or "/bin/sh", "-c", command], cwd=Path(home))
         except OSError as exc:
+            open_files.check(exc, is_fork=True)
             raise ChannelRefused(f"no process can be started: {exc.strerror}", host=self._host) from exc
         self._processes.append(process)
         return process

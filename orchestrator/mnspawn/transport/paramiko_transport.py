@@ -20,7 +20,7 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from mnspawn import errors
 from mnspawn.quoting import readable
-from mnspawn.transport import algorithms, certificates, keys, refusals, route, sockets
+from mnspawn.transport import algorithms, certificates, keys, open_files, refusals, route, sockets
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.host_keys import HostKeys
 from mnspawn.transport.inputs import Inputs
@@ -374,6 +374,8 @@ def translate(hop: Hop, handshake: _Handshake | None) -> Iterator[None]:
     try:
         yield
     except tuple(foreign for foreign, _ in TABLE) as exc:
+        if isinstance(exc, OSError):
+            open_files.check(exc)
         for foreign, ours in TABLE:
             if isinstance(exc, foreign):
                 raise ours(exc, hop, handshake) from exc
