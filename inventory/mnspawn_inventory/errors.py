@@ -1,5 +1,7 @@
 """Where a value was written, and the one error of this package, which names that place."""
 
+import os
+import shlex
 from dataclasses import dataclass
 
 
@@ -65,6 +67,13 @@ class InventoryError(Exception):
 
     def __str__(self) -> str:
         return f"{self.place}: {self.text}" if self.place is not None else self.text
+
+
+def for_shell(path: str | os.PathLike[str]) -> str:
+    """A path as it is pasted into a shell: quoted where it has blanks and the like, its "~/" left to the shell."""
+    text = os.fspath(path)
+    home, rest = ("~/", text[2:]) if text.startswith("~/") else ("", text)
+    return home + (shlex.quote(rest) if rest or not home else "")
 
 
 MAX_QUOTED = 80  # an offending text is shown to be recognised, not to be read

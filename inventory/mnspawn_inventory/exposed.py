@@ -5,6 +5,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from mnspawn_inventory.errors import for_shell
 from mnspawn_inventory.model import Host
 from mnspawn_inventory.secret_names import is_secret
 from mnspawn_inventory.told import Told
@@ -23,11 +24,11 @@ def notes_of(hosts: Iterable[Host], cwd: str | os.PathLike[str] = ".") -> tuple[
             if source not in open_files:
                 open_files[source] = _is_open(Path(cwd) / Path(source).expanduser())
             if open_files[source]:
-                instead = f'{{ env = "{name}" }} or {{ file = "PATH" }}'
+                instead = f'{{ env = "{name}" }} or {{ file = "PATH" }}, or chmod go= {for_shell(source)}'
                 told.say(
                     host.name,
                     place,
-                    f"{name} is a secret, and others can read this file: write {instead}, or chmod go= the file",
+                    f"{name} is a secret, and others can read this file: write {instead}",
                 )
     return tuple(told.notes())
 

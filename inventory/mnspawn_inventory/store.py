@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.errors import InventoryError, Origin, for_shell
 from mnspawn_inventory.text import decode, read_bytes
 
 LOCK_TIMEOUT = 20.0  # seconds; an edit takes milliseconds, so longer means that somebody is stuck
@@ -107,7 +107,7 @@ def _lock(descriptor: int, folder: Path) -> None:
                 raise InventoryError(
                     f"another edit did not end within {LOCK_TIMEOUT:g} s",
                     place=Origin(str(folder)),
-                    hint=f"see who has {folder} open: fuser -v {folder}",
+                    hint=f"see who has the folder open: fuser -v {for_shell(folder)}",
                 ) from None
             time.sleep(0.01)
 

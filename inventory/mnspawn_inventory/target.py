@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mnspawn_inventory.draft import Draft
 from mnspawn_inventory.editors import Document, open_document
-from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.errors import InventoryError, Origin, for_shell
 from mnspawn_inventory.formats import OWN, check_format, read_decoded
 from mnspawn_inventory.formats.detect import detect, is_script
 from mnspawn_inventory.model import Inventory
@@ -74,7 +74,7 @@ def _format_of(text: str, path: Path, format_name: str | None) -> str:
         raise InventoryError(
             "a program makes this inventory, and only it can change that",
             place=Origin(str(path)),
-            hint=f"mnspawn inventory import {path} takes its hosts into an inventory that can be edited",
+            hint=f"mnspawn inventory import {for_shell(path)} takes its hosts into an inventory that can be edited",
         )
     if format_name is not None:
         return format_name

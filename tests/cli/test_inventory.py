@@ -390,3 +390,13 @@ def test_show_without_hosts_shows_all(run: Run) -> None:
     ran = run("show", "--hostfile", "hosts")
     assert (ran.status, [line.split()[0] for line in ran.out.splitlines() if line]) == (0, ["a", "slots", "b"])
     assert [host["name"] for host in run("show", "--hostfile", "hosts", "--json").json["hosts"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("my hosts.sh", ["add", "x"]), ("my hosts", ["add", "--format", "slurm", "x"])]
+)
+def test_a_hint_can_be_pasted_whatever_the_files_name(name: str, words: list[str], run: Run) -> None:
+    Path(name).write_text("#!/bin/sh\necho '{}'\n" if name.endswith(".sh") else "a\n")
+    Path(name).chmod(0o755)
+    ran = run(*words, "-i", name)
+    assert f"hint: mnspawn inventory import '{name}' takes its hosts" in ran.err

@@ -193,7 +193,7 @@ async def test_an_encrypted_key_without_an_agent(ssh_name: str, local_sshd: Loca
     error = await failure(ssh_name, config, Target("h"))
     assert type(error) is errors.PassphraseNeeded
     assert str(tmp_path / "other key") in error.message
-    assert "ssh-add" in (error.hint or "")
+    assert f"ssh-add '{tmp_path}/other key'" in (error.hint or "")
 
 
 async def test_a_key_that_others_can_read(ssh_name: str, local_sshd: LocalSshd, tmp_path: Path) -> None:
@@ -205,6 +205,8 @@ async def test_a_key_that_others_can_read(ssh_name: str, local_sshd: LocalSshd, 
     assert type(error) is errors.KeyUnusable
     assert "open to others" in error.message
     assert str(tmp_path / "other key") in error.message
+    if ssh_name == "openssh":
+        assert error.hint == f"chmod 600 '{tmp_path}/other key'"
 
 
 async def test_a_broken_key_file(ssh_name: str, local_sshd: LocalSshd, tmp_path: Path) -> None:

@@ -158,12 +158,13 @@ def test_a_bad_value_keeps_every_transport_from_being_made(ssh_name: str, tmp_pa
 
 
 def test_an_included_file_to_which_others_may_write_is_refused_as_ssh_does(tmp_path: Path) -> None:
-    included = tmp_path / "included"
+    included = tmp_path / "an included"
     included.write_text("Port 9\n")
     included.chmod(0o666)
     path = tmp_path / "config"
-    path.write_text(f"Include {included}\n")
+    path.write_text(f'Include "{included}"\n')
     assert subprocess.run(["ssh", "-G", "-F", path, "h"], capture_output=True, check=False).returncode != 0
     with pytest.raises(UsageError, match="others may write") as caught:
         SshConfig(path)
     assert caught.value.place == str(included)
+    assert caught.value.hint == f"chmod go-w '{included}'"

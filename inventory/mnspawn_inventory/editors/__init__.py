@@ -1,7 +1,7 @@
 """Editors of inventories, one for each format: text in, text out, with nothing lost. No I/O."""
 
 from mnspawn_inventory.editors.base import Document, Settings
-from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.errors import InventoryError, Origin, for_shell
 
 __all__ = ["Document", "Settings", "open_document"]
 
@@ -41,7 +41,7 @@ def open_document(text: str, source: str, format_name: str) -> Document:
     raise InventoryError(
         f"files in the format {format_name} are read, not edited",
         place=Origin(source),
-        hint=f"mnspawn inventory import {source} takes its hosts into an inventory that can be edited",
+        hint=f"mnspawn inventory import {for_shell(source)} takes its hosts into an inventory that can be edited",
     )
 
 

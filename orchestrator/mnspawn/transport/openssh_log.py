@@ -9,6 +9,7 @@ from pathlib import Path
 from mnspawn import errors
 from mnspawn.quoting import quoted
 from mnspawn.transport import addresses, keys
+from mnspawn_inventory.errors import for_shell
 
 # debug lines that say how far it came
 CONNECTED = "Entering interactive session"
@@ -84,10 +85,12 @@ def _explain(log: str, host: str, said: str, jumps: Sequence[str]) -> errors.Hos
 
 def unusable_config(log: str) -> errors.UsageError | None:
     """What ssh has against its configuration, for which it reaches no host at all."""
-    if match := re.search(r"^(\S+?):? line (\d+): (.+?)\.?\s*$", log, re.MULTILINE):
+    if match := re.search(r"^(/.*?|\S+?):? line (\d+): (.+?)\.?\s*$", log, re.MULTILINE):
         return errors.UsageError(match.group(3), place=f"{match.group(1)}:{match.group(2)}", hint="mend that line")
-    if match := re.search(r"^[Bb]ad owner or permissions on (\S+)", log, re.MULTILINE):
-        return errors.UsageError("others may write to it", place=match.group(1), hint=f"chmod go-w {match.group(1)}")
+    if match := re.search(r"^[Bb]ad owner or permissions on (.+?)\s*$", log, re.MULTILINE):
+        return errors.UsageError(
+            "others may write to it", place=match.group(1), hint=f"chmod go-w {for_shell(match.group(1))}"
+        )
     return None
 
 
@@ -136,7 +139,7 @@ def _simple(kind: type[errors.HostError], message: str, hint: str | None = None)
 
 
 def _changed(match: re.Match[str], log: str, host: str) -> errors.HostError:
-    place = re.search(r"Offending (\S+) key in (\S+?):(\d+)", log)
+    place = re.search(r"Offending (\S+) key in (.+?):(\d+)", log)
     shown = re.search(r"Server host key: (\S+) (\S+)", log)
     where = f": {_other_key(Path(place.group(2)), int(place.group(3)))}" if place else ""
     found = f", the host shows {shown.group(2)}" if shown else ""
@@ -185,12 +188,12 @@ def _denied(match: re.Match[str], log: str, host: str) -> errors.HostError:
         )
     if opened := re.search(r'Load key "([^"]+)": bad permissions', log):
         reason = f"key {opened.group(1)} is open to others"
-        return errors.KeyUnusable(f"{reason}{which}", host=host, hint=f"chmod 600 {opened.group(1)}")
+        return errors.KeyUnusable(f"{reason}{which}", host=host, hint=f"chmod 600 {for_shell(opened.group(1))}")
     locked = re.search(r'Load key "([^"]+)": (?:incorrect passphrase|.*passphrase)', log) or _asked(log)
     if path := locked.group(1) if locked else _passed_over(log):
         which = which if tried else ""
         return errors.PassphraseNeeded(
-            f"key {path} needs a passphrase, and no agent holds it{which}", host=host, hint=f"ssh-add {path}"
+            f"key {path} needs a passphrase, and no agent holds it{which}", host=host, hint=f"ssh-add {for_shell(path)}"
         )
     if broken := re.search(r'Load key "([^"]+)": (.+)', log):
         return errors.KeyUnusable(f"key {broken.group(1)}: {broken.group(2).strip()}{which}", host=host)

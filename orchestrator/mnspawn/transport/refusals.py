@@ -9,6 +9,7 @@ from mnspawn.quoting import quoted
 from mnspawn.transport import keys
 from mnspawn.transport.keys import KeyFile
 from mnspawn.transport.route import Hop
+from mnspawn_inventory.errors import for_shell
 
 
 @dataclass
@@ -45,7 +46,7 @@ def explain(hop: Hop, attempt: Attempt) -> AuthError:
         return PassphraseNeeded(
             f"key {path} needs a passphrase, and no agent holds it{_tried(attempt)}",
             host=hop.name,
-            hint=f"ssh-add {path}" if hop.agent else f'eval "$(ssh-agent)" and ssh-add {path}',
+            hint=("" if hop.agent else 'eval "$(ssh-agent)" and ') + f"ssh-add {for_shell(path)}",
         )
     if unusable := attempt.unusable():
         reasons = "; ".join(f"key {shown(file.path)} {file.problem}" for file in unusable)

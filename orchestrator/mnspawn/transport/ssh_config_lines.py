@@ -10,6 +10,7 @@ from pathlib import Path
 from mnspawn.errors import UsageError
 from mnspawn.transport import ssh_values
 from mnspawn.transport.ssh_keywords import misspelt
+from mnspawn_inventory.errors import for_shell
 
 # the rest of the line is one value
 _RAW = {"proxycommand", "remotecommand", "localcommand", "knownhostscommand"}
@@ -150,4 +151,4 @@ def mentions_final(lines: list[Line]) -> bool:
 def _check_permissions(path: Path) -> None:
     status = path.stat()
     if status.st_uid not in (0, os.getuid()) or status.st_mode & 0o022:
-        raise UsageError("others may write to it", place=str(path), hint=f"chmod go-w {path}")
+        raise UsageError("others may write to it", place=str(path), hint=f"chmod go-w {for_shell(path)}")

@@ -75,6 +75,7 @@ def test_a_secret_in_a_file_that_others_can_read_is_told_with_its_line(name: str
     (note,) = selection.notes
     assert note.startswith(f"{name}:2:")
     assert 'a: TOKEN is a secret, and others can read this file: write { env = "TOKEN" } or' in note
+    assert f"or chmod go= {name}" in note
     assert "hush" not in note
     assert dict(selection.hosts[0].env)["TOKEN"] == "hush"
 
