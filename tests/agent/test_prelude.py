@@ -138,6 +138,9 @@ def test_an_activated_environment_without_its_python_is_refused(account: Account
     assert refusal(account, f"export VIRTUAL_ENV={tmp_path}/venv PATH={folder}:$PATH") == (
         f"the prelude activates {tmp_path}/venv, which has no Python that can be executed in its bin",
     )
+    assert refusal(account, "export VIRTUAL_ENV=/moved/away PATH=/moved/away/bin:$PATH") == (
+        "the prelude activates /moved/away, which has no Python that can be executed in its bin",
+    )
 
 
 def test_commands_are_looked_up_where_the_prelude_leads(account: Account, tmp_path: Path) -> None:

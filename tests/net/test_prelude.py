@@ -132,3 +132,11 @@ def test_a_check_of_hosts_tries_the_prelude(pair: Cluster, tmp_path: Path, trans
         " (prelude: line 1: /root/venv/bin/activate: No such file or directory)" in lines
     )
     pair.check_clean()
+
+
+def test_an_option_that_gives_way_to_the_inventory_is_told(pair: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "mnspawn.toml").write_text('[hosts.h1]\nprelude = "source ~/venv/bin/activate"\n[hosts.h2]\n')
+    prelude = "source ~/venv/bin/activate; export VIRTUAL_ENV=given"
+    done = pair.mnspawn(*PAIR, "--prelude", prelude, "show.py", cwd=tmp_path).check()
+    assert sorted(line.split()[-2] for line in done.stdout.splitlines()) == ["/root/venv", "given"]
+    assert done.stderr == "mnspawn: --prelude is not used on h1: the inventory has a prelude of its own there\n"

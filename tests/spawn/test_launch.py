@@ -91,3 +91,26 @@ for one in caught:
     assert place.check(program).splitlines() == [
         "UserWarning True RANK from -x is overruled", "UserWarning True MASTER_PORT from -x is overruled",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_functions_run_behind_a_prelude_that_reads_its_input_and_prints(place: Place, method: str) -> None:
+    program = f"""
+def seen():
+    import os
+    return os.environ["SEEN"], os.environ["RANK"]
+prelude = "cat; echo from the prelude; export SEEN=yes"
+given = dict(nprocs=NPROCS, hosts=HOSTS, start_method={method!r}, prelude=prelude, output="none")
+print(mnspawn.spawn(seen, **given).results())
+"""
+    assert place.check(program).splitlines() == ["[('yes', '0'), ('yes', '1')]"]
+
+
+def test_a_fork_of_the_caller_takes_no_prelude(place: Place) -> None:
+    program = """
+try:
+    mnspawn.spawn(int, nprocs=1, start_method="fork", prelude="true")
+except ValueError as error:
+    print(error)
+"""
+    assert place.check(program).startswith("prelude: expected no prelude for start method fork")

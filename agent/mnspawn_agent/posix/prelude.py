@@ -135,9 +135,9 @@ def rehearse(
 
 
 def _check_activated(before: Dict[str, str], after: Dict[str, str]) -> None:
-    """A virtual environment whose interpreter is gone leaves PATH to lead to another one, without a word."""
+    """A virtual environment that was moved, or whose interpreter is gone, leaves PATH to lead to another one."""
     folder = after.get("VIRTUAL_ENV", "")
-    if not folder or folder == before.get("VIRTUAL_ENV"):
+    if not os.path.isabs(folder) or folder == before.get("VIRTUAL_ENV"):
         return
     if not any(find(os.path.join(folder, "bin", name), "", "/") for name in NAMES):
         raise PreludeFailed("the prelude activates %s, which has no Python that can be executed in its bin" % folder)

@@ -34,6 +34,7 @@ def perform(settings: Settings, words: Sequence[str]) -> int:
     program = program_of(settings, words)
     hosts = hosts_of(settings, os.environ)
     request = request_of(settings, program, hosts)
+    render.print_ours(line for note in outdone(settings, hosts) for line in told(note))
     listeners = listeners_of(settings, settings.sandbox or len(hosts))
     if settings.dry_run:
         plan = asyncio.run(closing(api.plan(request, listeners), listeners))
@@ -44,6 +45,17 @@ def perform(settings: Settings, words: Sequence[str]) -> int:
         return say_detached(outcome.run, settings.detach, outcome.unheard, settings.orphan_grace)
     render.print_summary(outcome)
     return outcome.exit_status
+
+
+def outdone(settings: Settings, hosts: "Sequence[Host]") -> list[str]:
+    """Which options of the command line give way to what the inventory says of hosts."""
+    notes = []
+    for name in ("python", "workdir", "prelude"):
+        given = getattr(settings, name)
+        own = [host.name for host in hosts if getattr(host, name) not in (None, given)]
+        if own and settings.origin(name).layer == "argument":
+            notes.append(f"--{name} is not used on {fold_hosts(own)}: the inventory has a {name} of its own there")
+    return notes
 
 
 def say_detached(run: str, is_asked: bool, unheard: Sequence[str] = (), orphan_grace: float = 0.0) -> int:
