@@ -127,7 +127,7 @@ def rehearse(
         raise PreludeFailed("the prelude did not end within %.0f s" % limit + _shown(said.text))
     where, nul, environ = bytes(left.text).partition(b"\n\0")
     if status != 0 or not nul:
-        raise PreludeFailed("the prelude %s" % _how(status) + _shown(said.text) + _advice(status))
+        raise PreludeFailed("the prelude %s" % _how(status) + _shown(said.text) + _advice(status, bool(said.text)))
     pairs = [entry.partition(b"=") for entry in environ.split(b"\0") if entry]
     after = {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
     _check_activated(env, after)
@@ -211,7 +211,9 @@ def _shown(said: bytearray) -> str:
     return "\n%s" % "\n".join(lines[-SHOWN:]) if lines else " and printed nothing"
 
 
-def _advice(status: int) -> str:
+def _advice(status: int, has_spoken: bool) -> str:
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) and not has_spoken:
+        return "\na command in it failed: write `|| true` behind one whose failure does not matter"
     if os.WIFEXITED(status) and os.WEXITSTATUS(status) == NOT_FOUND:
         return "\nit runs in bash (sh where there is none), not in a login shell: %s" % LOGIN
     return ""
