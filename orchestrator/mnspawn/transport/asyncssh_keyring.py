@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mnspawn.transport import keys
+from mnspawn.transport import internals, keys
 from mnspawn.transport.asyncssh_library import asyncssh
 from mnspawn.transport.keys import KeyFile
 from mnspawn.transport.refusals import Attempt, label, shown
@@ -132,7 +132,7 @@ def name_certificate(pair: asyncssh.SSHKeyPair, conn: asyncssh.SSHClientConnecti
 
     asyncssh tries the old name, SHA-1's, and has the new one ready for a second try, which our next offer displaces.
     """
-    choose = getattr(conn, "_choose_signature_alg", None)
+    choose = internals.signature_chooser(conn)
     if pair.algorithm != _RSA_CERTIFICATE or _OLD.search(str(conn.get_extra_info("server_version"))) or choose is None:
         return
     if choose(pair) and pair.sig_algorithm != b"ssh-rsa":

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from mnspawn import errors
 from mnspawn.quoting import readable
-from mnspawn.transport import algorithms, refusals, route, sockets
+from mnspawn.transport import algorithms, internals, refusals, route, sockets
 from mnspawn.transport.asyncssh_keyring import Keyring, name_certificate
 from mnspawn.transport.asyncssh_library import asyncssh, encryption, kex, mac, public_key
 from mnspawn.transport.asyncssh_process import Process
@@ -48,9 +48,7 @@ class _Client(asyncssh.SSHClient):
 
     def begin_auth(self, username: str) -> None:
         self.has_key = self.is_authenticating = True
-        # skips the question which methods there are, a round trip: the answer to the first key has it too
-        if self.conn is not None and hasattr(self.conn, "_auth_methods"):
-            self.conn._auth_methods = [b"publickey"]
+        internals.begin_with_keys(self.conn)
 
     def auth_banner_received(self, msg: str, lang: str) -> None:
         self.attempt.banner = msg
@@ -69,20 +67,8 @@ class _Client(asyncssh.SSHClient):
         if self.conn is not None:
             name_certificate(pair, self.conn)
         if not isinstance(pair, asyncssh.SSHAgentKeyPair):  # an agent may ask its user for each signature
-            self._sign_at_once(pair)
+            internals.sign_at_once(self.conn, pair)
         return pair
-
-    def _sign_at_once(self, pair: asyncssh.SSHKeyPair) -> None:
-        """Prove that we have the key without asking first whether it would do: saves a round trip."""
-        handler: Any = getattr(self.conn, "_auth", None)
-        ask = getattr(handler, "send_request", None)
-        if ask is None:
-            return
-
-        async def prove(is_signed: bytes, *fields: bytes, **options: Any) -> None:
-            await ask(b"\1", *fields, key=pair, trivial=False)
-
-        handler.send_request = prove
 
     def password_auth_requested(self) -> None:
         self.attempt.methods.add("password")

@@ -9,7 +9,8 @@ import paramiko
 from paramiko.agent import AgentKey, AgentSSH
 from paramiko.pkey import PKey, PublicBlob
 
-from mnspawn.transport import keys
+from mnspawn.errors import TransportUnavailable
+from mnspawn.transport import internals, keys
 from mnspawn.transport.refusals import Attempt, label, shown
 from mnspawn.transport.route import Hop
 
@@ -47,29 +48,36 @@ class Agent(AgentSSH):
     """A connection to the agent at a path; paramiko's own only knows SSH_AUTH_SOCK."""
 
     @classmethod
-    def open(cls, path: str | None, on_socket: Callable[[socket.socket], None]) -> "Agent | None":
+    def open(cls, path: str | None, host: str, on_socket: Callable[[socket.socket], None]) -> "Agent | None":
         """Ask an agent what it holds, as long as that takes; None where there is none.
 
         Args:
+            host: for whom, in errors.
             on_socket: gets the socket before, to shut it down when nobody waits any more.
+
+        Raises:
+            TransportUnavailable: paramiko no longer lets us say which agent.
         """
         if path is None:
             return None
+        agent = cls()
+        opener = internals.agent_opener(agent)
+        if opener is None:
+            reason = f"this version of paramiko ({paramiko.__version__}) can't ask the agent at {path}"
+            hint = "--transport asyncssh can; IdentityAgent none in ssh_config goes without"
+            raise TransportUnavailable(reason, host=host, hint=hint)
+        connect, agent.close = opener
         sock = socket.socket(socket.AF_UNIX)
         on_socket(sock)
-        agent = cls()
-        opened: Any = agent
         try:
             sock.connect(path)
-            opened._connect(sock)
+            connect(sock)
         except (OSError, paramiko.SSHException):  # no agent there: as ssh, go on without
             sock.close()
             return None
         return agent
 
-    def close(self) -> None:
-        opened: Any = self
-        opened._close()
+    close: Callable[[], None]
 
     def get_keys(self) -> Sequence[AgentKey]:  # type: ignore[override]
         held = super().get_keys()

@@ -9,12 +9,14 @@ import logging
 import queue
 import signal
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import paramiko
 from paramiko.common import MSG_CHANNEL_REQUEST
 from paramiko.transport import Transport
 
+from mnspawn.transport import internals
 from mnspawn.transport.inbox import Inbox
 
 _CHUNK = 1 << 18
@@ -51,7 +53,9 @@ class SignallingTransport(Transport):
         # its errors come as exceptions, too; as log records they would put tracebacks on the user's terminal
         super()._log(min(level, logging.DEBUG), msg, *args)  # type: ignore[misc]
 
-    def _on_request(channel: paramiko.Channel, message: paramiko.Message) -> None:  # type: ignore[misc]
+
+def _reading_signals(handle: Callable[..., None]) -> Callable[[paramiko.Channel, paramiko.Message], None]:
+    def on_request(channel: paramiko.Channel, message: paramiko.Message) -> None:
         position = message.packet.tell()
         if message.get_text() == "exit-signal":
             message.get_boolean()
@@ -60,9 +64,12 @@ class SignallingTransport(Transport):
             channel.status_event.set()
             return
         message.packet.seek(position)
-        paramiko.Channel._handle_request(channel, message)  # type: ignore[attr-defined]
+        handle(channel, message)
 
-    _channel_handler_table = {**Transport._channel_handler_table, MSG_CHANNEL_REQUEST: _on_request}  # type: ignore[attr-defined]
+    return on_request
+
+
+internals.with_requests(SignallingTransport, paramiko.Channel, _reading_signals, MSG_CHANNEL_REQUEST)
 
 
 class Process:

@@ -20,7 +20,7 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from mnspawn import errors
 from mnspawn.quoting import readable
-from mnspawn.transport import algorithms, certificates, keys, open_files, refusals, route, sockets
+from mnspawn.transport import algorithms, certificates, internals, keys, open_files, refusals, route, sockets
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.host_keys import HostKeys
 from mnspawn.transport.inputs import Inputs
@@ -237,16 +237,16 @@ class _Handshake:
         options = client.get_security_options()
         authorities = self._host_keys.authorities(hop)
         ours = (*algorithms.HOST_CERTIFICATES, *algorithms.HOST_KEYS) if authorities else algorithms.HOST_KEYS
-        possible = list(SignallingTransport._key_info)  # type: ignore[attr-defined]
+        possible = internals.possible(client, "host key", options.key_types)
         chosen = algorithms.choose("host key", wanted.get("host keys"), ours, possible, hop.name)
         options.key_types = tuple(algorithms.prefer_known(chosen, self._host_keys.known_kinds(hop), bool(authorities)))
-        for what, key, ours, table in (
-            ("key exchange", "kex", algorithms.KEX, "_kex_info"),
-            ("cipher", "ciphers", algorithms.CIPHERS, "_cipher_info"),
-            ("MAC", "macs", algorithms.MACS, "_mac_info"),
+        for what, key, ours, option in (
+            ("key exchange", "kex", algorithms.KEX, "kex"),
+            ("cipher", "ciphers", algorithms.CIPHERS, "ciphers"),
+            ("MAC", "macs", algorithms.MACS, "digests"),
         ):
-            names = algorithms.choose(what, wanted.get(key), ours, list(getattr(client, table)), hop.name)
-            setattr(options, {"kex": "kex", "ciphers": "ciphers", "macs": "digests"}[key], tuple(names))
+            possible = internals.possible(client, what, getattr(options, option))
+            setattr(options, option, tuple(algorithms.choose(what, wanted.get(key), ours, possible, hop.name)))
         client.use_compression(hop.compression)
 
     def _check_key(self, client: SignallingTransport) -> None:
@@ -273,7 +273,7 @@ class _Handshake:
 
     def _authenticate(self, client: SignallingTransport) -> None:
         self._is_asking = True
-        self._agent = Agent.open(self._hop.agent, self._on_agent_socket)
+        self._agent = Agent.open(self._hop.agent, self._hop.name, self._on_agent_socket)
         self._is_asking = self.is_aborted.is_set()
         for name, key in offers(self._hop, self._agent, self.attempt):
             if self.is_aborted.is_set() or not client.is_active():
