@@ -140,3 +140,14 @@ def test_an_option_that_gives_way_to_the_inventory_is_told(pair: Cluster, tmp_pa
     done = pair.mnspawn(*PAIR, "--prelude", prelude, "show.py", cwd=tmp_path).check()
     assert sorted(line.split()[-2] for line in done.stdout.splitlines()) == ["/root/venv", "given"]
     assert done.stderr == "mnspawn: --prelude is not used on h1: the inventory has a prelude of its own there\n"
+
+
+def test_a_run_is_found_again_though_only_its_prelude_leads_to_its_interpreter(pair: Cluster, tmp_path: Path) -> None:
+    for host in pair:
+        host.run("cp", "-P", "/root/venv/bin/python3", "/root/venv/bin/python3.99")
+    (tmp_path / "wait.py").write_text("import time; print('up', flush=True); time.sleep(1000)\n")
+    command = ("--prelude", "source ~/venv/bin/activate", "--python", "python3.99", "--detach", "wait.py")
+    run = pair.mnspawn(*PAIR, *command, cwd=tmp_path).check().stdout.split()[-1]
+    wait_until(lambda: pair.mnspawn("logs", run).check().stdout.count("up") == 2)
+    pair.mnspawn("stop", run, "--kill").check()
+    pair.wait_idle()
