@@ -11,6 +11,7 @@ from typing import Protocol
 from mnspawn.events import Stream
 from mnspawn.logs.fold import Folded, Folder, rank_set
 from mnspawn.logs.lines import LineAssembler, final_states, split_lines
+from mnspawn.logs.rewind import Rewinder
 from mnspawn.logs.sanitize import ColourFilter, Sanitizer
 from mnspawn.logs.surface import Surface
 
@@ -72,6 +73,7 @@ class Source:
         is_direct: nobody else writes there: bytes pass as they come.
         file: the path, where it is a file and no rank's stream.
         time: when the host saw the newest bytes.
+        rewinder: folds progress bars of several lines; None where every byte is kept.
     """
 
     host: str
@@ -86,16 +88,29 @@ class Source:
     file: str | None = None
     time: float = 0.0
     lines: LineAssembler = field(default_factory=LineAssembler)
+    rewinder: Rewinder | None = None
 
     def feed(self, chunk: bytes, time: float) -> bytes:
         """Take bytes; the lines that are whole now."""
         self.time = time
+        if self.rewinder is not None:
+            chunk = self.rewinder.feed(chunk, self.lines.flush)
         return self.lines.feed(chunk if self.filter is None else self.filter.feed(chunk))
+
+    @property
+    def progress(self) -> bytes:
+        """The newest state of a progress bar that goes on, b"" where there is none."""
+        if self.rewinder is not None and self.rewinder.is_holding:
+            return self.rewinder.state
+        states = self.lines.half_line.split(b"\r")
+        return (states[-1] or states[-2]) if len(states) > 1 else b""
 
     def flush(self) -> bytes:
         """The rest, line by line or not."""
-        rest = self.lines.feed(self.filter.flush()) if self.filter is not None else b""
-        return rest + self.lines.flush()
+        rest = self.rewinder.flush() if self.rewinder is not None else b""
+        if self.filter is not None:
+            rest = self.filter.feed(rest) + self.filter.flush()
+        return self.lines.feed(rest) + self.lines.flush()
 
 
 class Painter(Protocol):

@@ -19,6 +19,7 @@ from mnspawn.events import (
 )
 from mnspawn.logs.lines import LineAssembler
 from mnspawn.logs.painters import FoldPainter, JsonPainter, LinePainter, Look, Painter, Source
+from mnspawn.logs.rewind import Rewinder
 from mnspawn.logs.surface import ERASE, Surface, is_same_file
 from mnspawn.logs.writer import ThreadedWriter, reason_of, wait_written
 
@@ -198,7 +199,8 @@ class ConsoleSink:
             source.surface.show(source.fd, source.owner, chunk)
             return
         block = source.feed(event.chunk, event.time)
-        if source.surface.is_terminal and self._mode is not OutputMode.JSON and (block or b"\r" in event.chunk):
+        has_moved = bool(block) or b"\r" in event.chunk or b"\x1b" in event.chunk
+        if source.surface.is_terminal and self._mode is not OutputMode.JSON and has_moved:
             self._show_progress(source)
         if block:
             self._painter.paint(source, block)
@@ -220,6 +222,7 @@ class ConsoleSink:
             is_direct=is_direct,
             file=self._labels[event.rank][1] if event.rank in self._labels else None,
             lines=LineAssembler(keeps_states=self._mode is OutputMode.JSON),
+            rewinder=None if is_direct or self._mode is OutputMode.JSON else Rewinder(),
         )
         self._sources[event.rank, event.stream] = source
         return source
@@ -240,9 +243,9 @@ class ConsoleSink:
         return JsonPainter(*self._place(Stream.STDOUT)) if self._mode is OutputMode.JSON else LinePainter(self._look)
 
     def _show_progress(self, source: Source) -> None:
-        states = source.lines.half_line.split(b"\r")
-        state = source.prefix + (states[-1] or states[-2]) if len(states) > 1 else b""
-        source.surface.show_live(source.fd, source.owner, state.decode("utf-8", "replace"))
+        state = source.progress
+        text = (source.prefix + state).decode("utf-8", "replace") if state else ""
+        source.surface.show_live(source.fd, source.owner, text)
 
     def _flush(self, ranks: Collection[int]) -> None:
         for source in [self._sources[key] for key in product(ranks, Stream) if key in self._sources]:

@@ -338,3 +338,18 @@ def test_json_says_what_is_no_whole_line() -> None:
     lines = [json.loads(line) for line in out.splitlines()]
     assert [line.get("partial", False) for line in lines] == [True, False, True]
     assert "".join(line["text"] for line in lines) == "x" * 1_200_000 + "no end"
+
+
+@pytest.mark.parametrize("mode", [OutputMode.PREFIX, OutputMode.FOLD])
+@pytest.mark.parametrize("look", [Look(), Look(is_sanitized=True)])
+def test_bars_of_several_lines_are_shown_as_they_end(mode: OutputMode, look: Look) -> None:
+    bars = b"".join(b"\ra %d%%\n\rb %d%%\x1b[A" % (step, step) for step in range(100))
+    out, _ = show([started(0), output(0, bars), output(0, b"\n\nend\n"), exited(0)], mode, look=look)
+    prefix = b"[a:0] " if mode is OutputMode.PREFIX else b"[0] "
+    assert out == prefix + b"a 99%\n" + prefix + b"b 99%\n" + prefix + b"end\n"
+
+
+def test_json_has_every_state_of_bars() -> None:
+    bars = b"".join(b"\ra %d%%\n\rb %d%%\x1b[A" % (step, step) for step in range(3))
+    out, _ = show([started(0), output(0, bars), exited(0)], OutputMode.JSON)
+    assert "".join(json.loads(line)["text"] + "\n" for line in out.splitlines())[:-1].encode() == bars
