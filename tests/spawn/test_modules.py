@@ -173,16 +173,20 @@ except mnspawn.ProcessRaisedException as error:
         assert "No module named 'mnspawn'" in said
 
 
-def test_hosts_with_another_version_of_a_module_run_the_callers(cluster: Cluster, across: Place) -> None:
+@pytest.mark.parametrize("transport", ["asyncssh", "openssh", "paramiko"])
+def test_hosts_with_another_version_of_a_module_run_the_callers(
+    cluster: Cluster, across: Place, transport: str
+) -> None:
     write(across)
     for name in ("h1", "h2"):
         cluster[name].write(f"{across.folder}/helpers.py", "raise RuntimeError('the version of the host')\n")
-    program = """
+    program = f"""
 from helpers import Mode
 def work(mode):
     import helpers
     return mode is helpers.Mode.TRAIN
-print(mnspawn.spawn(work, (Mode.TRAIN,), nprocs=1, hosts=HOSTS).results())
+options = {{"transport": {transport!r}, "ssh_config": {str(cluster.ssh_config)!r}}}
+print(mnspawn.spawn(work, (Mode.TRAIN,), nprocs=1, hosts=HOSTS, **options).results())
 """
     assert across.check(program) == "[True, True]\n"
 
