@@ -27,6 +27,7 @@ CHECKED: dict[str, Any] = {
     "runs": {"place": "/h/s", "preferred": "/h/s", "problem": "", "free": 1 << 40, "total": 1 << 41, "free_files": -1},
     "memory": {"total": 1 << 36, "available": 1 << 35},
     "usable_cpus": 4.0,
+    "rehearsal": {},
     "limits": {"nofile": [1024, 524288], "memlock": [8 << 20, 8 << 20]},
     "rdma": [],
     "logind": {"kills": False, "place": "", "user": "u"},

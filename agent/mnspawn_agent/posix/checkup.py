@@ -16,7 +16,7 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .. import facts
-from . import lookup, native, prelude, probe, pythons, reaper, rundir
+from . import limits, lookup, native, prelude, probe, pythons, reaper, rehearsal, rundir
 from .prepare import without
 
 LINE_LIMIT = 64 << 20  # the largest has a rank's environment, 6 MiB (execve(2)) with each byte as \udcXX
@@ -97,6 +97,8 @@ def describe(is_cached: bool) -> Dict[str, Any]:
         logind=_logind(),
         own_name=_own_name(socket.gethostname()),
     )
+    limits.raise_open_files()  # as a run does
+    known["rehearsal"] = rehearsal.problems(len(known["devices"]) or int(known["cpus"]))
     return known
 
 

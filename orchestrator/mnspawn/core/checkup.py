@@ -99,6 +99,7 @@ def examine(
     """
     return [
         *_folders(view.name, more.runs, more.cache),
+        *_rehearsal(view.name, more),
         *_clock(view, clock),
         *_limits(view.name, more),
         *_logind(view.name, more.logind),
@@ -131,6 +132,17 @@ def _folders(host: str, runs: Runs, cache: Cache) -> Iterator[Finding]:
         message = f"hardly any files can be made in {runs.place}"
         hint = "remove files: the file system has no inodes left"
         yield Finding(host, "disk", message, hint, f"{runs.free_files} left")
+
+
+def _rehearsal(host: str, more: CheckupFacts) -> Iterator[Finding]:
+    hints = {
+        "folder": ("folder", "look at the limits, the umask and the quota of this account"),
+        "processes": ("limits", "raise nproc in /etc/security/limits.conf, or TasksMax in systemd; end what is left"),
+        "ports": ("network", "end what holds these ports on the host"),
+    }
+    for kind, problem in more.rehearsal:
+        check, hint = hints[kind]
+        yield Finding(host, check, problem, hint)
 
 
 def _clock(view: survey.HostView, clock: Clock | None) -> Iterator[Finding]:

@@ -297,6 +297,7 @@ class CheckupFacts:
     Attributes:
         memory, available: bytes, None where the system does not tell.
         nofile, memlock: soft and hard limits, -1 for none.
+        rehearsal: what kept a run from being made there when that was tried: "folder", "processes", "ports", and why.
     """
 
     cache: Cache
@@ -309,6 +310,7 @@ class CheckupFacts:
     rdma: tuple[str, ...]
     logind: Logind
     own_name: OwnName
+    rehearsal: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def read(cls, said: object) -> Self:
@@ -334,6 +336,7 @@ class CheckupFacts:
             rdma=reader.texts("rdma", MOST_DEVICES),
             logind=Logind(logind.flag("kills"), logind.text("place"), logind.text("user")),
             own_name=OwnName(own_name.text("name"), own_name.texts("addresses", 64), own_name.text("problem")),
+            rehearsal=_rehearsal(reader.part("rehearsal")) if reader.has_value("rehearsal") else (),
         )  # fmt: skip
 
     def describe(self) -> dict[str, Any]:
@@ -349,4 +352,12 @@ class CheckupFacts:
             "rdma": list(self.rdma),
             "logind": asdict(self.logind),
             "own_name": _plain(asdict(self.own_name)),
+            "rehearsal": dict(self.rehearsal),
         }
+
+
+REHEARSED = ("folder", "processes", "ports")
+
+
+def _rehearsal(said: Reader) -> tuple[tuple[str, str], ...]:
+    return tuple((name, said.text(name)) for name in REHEARSED if said.has_value(name))

@@ -101,3 +101,16 @@ def test_a_host_that_can_not_be_asked_has_one_finding(kind: type[errors.HostErro
     found = refusal("h1", kind("no", host="h1"))
     assert (found.check, found.message) == (check, "no")
     assert found.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "check", "problem"),
+    [
+        ("folder", "folder", "run folder can't be made: [Errno 122] Disk quota exceeded"),
+        ("processes", "limits", "ranks could not be started: fork: Resource temporarily unavailable"),
+        ("ports", "network", "no free port from 20000 to 32767"),
+    ],
+)
+def test_what_a_rehearsal_failed_for_is_a_finding_in_its_words(kind: str, check: str, problem: str) -> None:
+    (found,) = findings(rehearsal={kind: problem})
+    assert (found.check, found.message, found.is_note) == (check, problem, False)
