@@ -179,3 +179,25 @@ def test_ranks_can_print_while_one_of_them_is_silent(cluster: Cluster, tmp_path:
         wait_until(lambda: "[h2:1] at once" in running.stdout)
         running.interrupt()
         assert running.wait().status == 130
+
+
+TWO_BARS = """
+import sys, time
+for step in range(50):
+    for text in (f"\\router {step}", "\\n", f"\\rinner {step}", "\\x1b[A"):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    time.sleep(0.005)
+sys.stderr.write("\\n\\nepoch done\\n")
+"""
+
+
+@pytest.mark.parametrize("transport", ["asyncssh", "openssh", "paramiko"])
+def test_bars_that_move_the_cursor_up_end_in_a_line_each(cluster: Cluster, tmp_path: Path, transport: str) -> None:
+    script = tmp_path / "bars.py"
+    script.write_text(TWO_BARS)
+    options = ["--transport", transport, "--ssh-config", str(cluster.ssh_config), "--nproc-per-node", "1"]
+    done = cluster.mnspawn("--hosts", "h1", *options, str(script)).check()
+    lines = done.stderr.splitlines()
+    assert lines[-3:] == ["[h1:0] outer 49", "[h1:0] inner 49", "[h1:0] epoch done"], done
+    assert lines[:-3] in ([], ["[h1:0] outer 0"]), done  # shown before anybody could know of a second bar
