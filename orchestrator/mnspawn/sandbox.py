@@ -34,6 +34,8 @@ PREFIX = "mnspawn-sandbox-"
 MAX_HOSTS = 250  # one loopback address each
 _START = 20.0  # seconds: a loaded machine takes a few for the import alone
 _STOP = 10.0
+_FILES = 7  # that the server has open for each host, as measured: sockets, pipes, a command that starts
+_RESERVE = 16
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -45,7 +47,7 @@ class Sandbox:
         options: what `transport.create` needs so that it reaches them.
 
     Raises:
-        UsageError: no such number of hosts, or no folder to keep them in.
+        UsageError: no such number of hosts, no folder to keep them in, or too few open files allowed.
         HostError: the server did not come up.
     """
 
@@ -75,10 +77,14 @@ class Sandbox:
         await self._stop()
 
     async def _start(self) -> None:
+        with open_files.raised():  # as the server does
+            open_files.check_room(_FILES * self._count + _RESERVE, f"{self._count} sandbox hosts")
         settings = {"root": str(self._root), "count": self._count, "path": sys.path}
         program = "import json, sys; s = json.loads(sys.stdin.readline()); sys.path[:] = s['path']; "
         program += "from mnspawn.sandbox import serve; serve(s)"
-        with (self._root / "server.log").open("wb") as log:
+        with (self._root / "server.log").open(
+            "w+b"
+        ) as log:  # read through this: a server that fails removes its folder
             self._server = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-c",
@@ -89,17 +95,19 @@ class Sandbox:
                 cwd="/",
                 start_new_session=True,  # a Ctrl-C at the terminal is the controller's to handle
             )
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
-        self._server.stdin.write(json.dumps(settings).encode() + b"\n")
-        try:
-            async with asyncio.timeout(_START):
-                ready = await self._server.stdout.readline()
-        except TimeoutError:
-            ready = b""
-        if not ready:
-            said = (self._root / "server.log").read_text(errors="replace").strip().splitlines()
-            raise HostError(f"the sandbox did not start: {said[-1] if said else 'no reason given'}", host="sandbox")
+            assert self._server.stdin is not None
+            assert self._server.stdout is not None
+            self._server.stdin.write(json.dumps(settings).encode() + b"\n")
+            try:
+                async with asyncio.timeout(_START):
+                    ready = await self._server.stdout.readline()
+            except TimeoutError:
+                ready = b""
+            if not ready:
+                log.seek(0)
+                said = log.read().decode(errors="replace").strip().splitlines()
+                reason = said[-1] if said else "no reason given"
+                raise HostError(f"the sandbox did not start: {reason}", host="sandbox")
         self.targets = tuple(Target(name) for name in json.loads(ready))
         self.options = SshOptions(config=self._root / "ssh_config", connect_timeout=self._connect_timeout)
 

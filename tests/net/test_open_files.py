@@ -74,3 +74,19 @@ def test_ranks_of_a_sandbox_have_the_limit_that_we_were_given(controller: Contro
     options = ["--sandbox", "2", "--nproc-per-node", "1", "--output", "plain", "--no-python"]
     done = limited(controller, "200:900", *options, *LIMITS).check()
     assert done.stdout.split() == ["200", "900"] * 2
+
+
+def test_a_sandbox_for_which_too_few_files_are_allowed_is_told_before_it_starts(controller: Controller) -> None:
+    done = limited(controller, "32:64", "--sandbox", "20", "--no-python", "true")
+    assert done.status == 2, done
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("mnspawn: 20 sandbox hosts need about ")
+    assert "and this process may have 64 at most: raise it: ulimit -n" in line
+
+
+def test_a_sandbox_that_fails_says_why(controller: Controller) -> None:
+    program = f"from mnspawn import sandbox\nsandbox._FILES = 0\n{ENTRY}\n"
+    words = [sys.executable, "-c", program, "--sandbox", "60", "--no-python", "true"]
+    done = controller.run("prlimit", "--nofile=64:64", *words)
+    assert done.status == 3, done
+    assert "the sandbox did not start: OSError: [Errno 24] Too many open files" in done.stderr

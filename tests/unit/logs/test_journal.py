@@ -45,6 +45,7 @@ def test_an_event_is_one_object_with_its_name_time_host_and_rank(tmp_path: Path)
         "seconds": 0.5,
         "stopped": False,
         "killed": False,
+        "raised": None,
     }
 
 
