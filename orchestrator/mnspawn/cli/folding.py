@@ -11,7 +11,7 @@ SHOWN = 3  # of the words in which messages differ; the first ones are enough to
 COMMAND = "mnspawn"
 _ADDRESS = re.compile(r"((?:[^@\s]+@)?)([\w.-]+)((?::[0-9]+)?)")
 _BRACKETS = re.compile(r"\[[^\]]*\]")
-LONG = 120  # characters: with more, words side by side are not readable
+LONG = 120  # characters: with more, words side by side in several places are not readable
 LISTED = 16  # hosts with messages of their own; of grave ones all are
 _SPACES = re.compile(r"(\s+)")
 _EDGES = re.compile(r"(['\"(]*)(.*?)(['\"),;:.]*)", re.S)  # a word, and what a sentence puts around it
@@ -60,7 +60,8 @@ def fold(
             texts = [told.message for told in alike]
             message = _merged(texts, hosts)
             each: tuple[str, ...] = ()
-            if alike[0].is_grave or (len(message) > LONG and len(set(texts)) > 1):
+            is_tangled = len(message) > LONG and sum(len(set(words)) > 1 for words in _columns(texts, hosts)) > 1
+            if alike[0].is_grave or is_tangled:
                 message, each = _head(texts, hosts), _each(alike)
             hint = None if alike[0].hint is None else _merged([told.hint or "" for told in alike], hosts, names)
             shown = names(hosts)
