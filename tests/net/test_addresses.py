@@ -95,10 +95,10 @@ def test_a_network_can_be_chosen(cluster: Cluster, endpoints: str, network: str)
 def test_a_network_that_hosts_are_not_in_is_told_for_each(cluster: Cluster, endpoints: str, network: str) -> None:
     done = cluster.mnspawn("--hosts", cluster.hosts_option, "--nproc-per-node", "1", "--network", network, endpoints)
     assert (done.status, done.stdout) == (4, ""), done
-    assert done.stderr.startswith(
-        f"mnspawn: 3 hosts: expected an address in network {network}, found lo 127.0.0.1, eth0 "
-    )
-    assert done.stderr.splitlines()[0].endswith(": h[1-3]"), done
+    first, *each, _hint = done.stderr.splitlines()
+    expected = f"expected an address in network {network}, found lo 127.0.0.1, eth0"
+    assert first == f"mnspawn: 3 hosts: {expected}: h[1-3]"
+    assert each == [f"    {h.name}: {expected} {h.address}, lo ::1, eth0 {h.address6}" for h in cluster.hosts]
 
 
 def test_hosts_that_do_not_reach_each_other_are_refused_before_the_start(cluster: Cluster, endpoints: str) -> None:

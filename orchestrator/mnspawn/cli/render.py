@@ -42,6 +42,8 @@ def print_ours(lines: Iterable[str]) -> None:
 
 def _print_ours(lines: Iterable[str], write: Callable[[str], None]) -> None:
     text = "".join(f"{line}\n" for line in lines)
+    if not text:
+        return
     if has_colours(sys.stderr):
         text = "".join(
             f"{_ALARM}mnspawn:{_PLAIN}{line[8:]}" if line.startswith("mnspawn:") else line
