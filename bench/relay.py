@@ -46,7 +46,7 @@ def sending(cluster: Cluster, count: int) -> Comparison:
 
 
 def latency(cluster: Cluster) -> str:
-    """From a trainer's write to our stdout: hosts and we share one machine's clock."""
+    """From a worker's write to our stdout: hosts and we share one machine's clock."""
     delays = []
     args = ["--hosts", "h1", "--ssh-config", str(cluster.ssh_config), "--nproc-per-node", "1", "--output", "plain"]
     script = cluster.folder / "ticker.py"
@@ -61,7 +61,7 @@ def latency(cluster: Cluster) -> str:
 
 
 def quiet(cluster: Cluster) -> str:
-    """CPU and memory of one agent whose trainers say nothing."""
+    """CPU and memory of one agent whose workers say nothing."""
     args = ["--hosts", "h1", "--ssh-config", str(cluster.ssh_config), "--nproc-per-node", "2", "--no-python"]
     with cluster.start_mnspawn(*args, "sleep", "600") as running:
         host = cluster["h1"]

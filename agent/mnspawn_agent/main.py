@@ -46,7 +46,7 @@ def serve(
     """Be the agent of one run.
 
     Args:
-        starter: starts trainers, as the module posix/spawner does, which it is when it is None.
+        starter: starts workers, as the module posix/spawner does, which it is when it is None.
         unneeded: descriptors that the guardian does not keep open.
     """
     from .posix import guardian

@@ -180,7 +180,7 @@ def _read_node_file(path: str, draft: Draft) -> None:
 
 
 def _paddle(environ: Mapping[str, str]) -> Draft | None:
-    """Paddle's cloud: all four variables are set and there is more than one trainer."""
+    """Paddle's cloud: all four variables are set and there is more than one worker."""
     if any(not environ.get(name) for name in PADDLE_CLOUD) or environ.get("PADDLE_TRAINERS_NUM") == "1":
         return None
     if environ["PADDLE_TRAINER_ID"] != "0":

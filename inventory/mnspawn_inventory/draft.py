@@ -35,7 +35,7 @@ class Values:
             self._settings.pop(WAYS[field], None)
 
     def set_env(self, name: str, raw: object, place: Origin | None) -> None:
-        """Keep a variable for the trainers; `raw` is its text or a SecretRef."""
+        """Keep a variable for the workers; `raw` is its text or a SecretRef."""
         if not names.VARIABLE_NAME.fullmatch(name):
             raise InventoryError(
                 "not a variable's name",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from mnspawn_inventory import names
 from mnspawn_inventory.errors import InventoryError, Origin
 
-MAX_SLOTS = 4096  # more trainers on one host is a typing error; the agent takes no more either
+MAX_SLOTS = 4096  # more workers on one host is a typing error; the agent takes no more either
 MAX_DEVICES = 4096
 TRANSPORTS = ("asyncssh", "paramiko", "openssh", "local")
 INTERFACE = re.compile(r"[A-Za-z0-9_.*-]{1,32}")

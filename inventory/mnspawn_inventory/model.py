@@ -51,20 +51,20 @@ class Host:
         name: what people call it, and each host of an inventory has its own: the name that ssh_config is asked for,
             where several hosts have that one with what tells them apart (`alice@h`, `h:2201`, `[::1]:2201`).
         address: where SSH dials it (control address).
-        data_address: where the trainers of other hosts reach it.
+        data_address: where the workers of other hosts reach it.
         network: instead of `data_address`: the network (10.1.0.0/16) or interface (ib0) whose address is taken.
         identity: private key file, as written (`~` allowed).
         jump: hosts to go through, as in `ssh -J`.
         proxy_command: instead of `jump`: a command that leads there, as ssh_config's ProxyCommand.
         transport: asyncssh, paramiko, openssh or local.
-        slots: how many trainers run there.
+        slots: how many workers run there.
         max_slots: how many may run there, whatever else is asked for.
         devices: positions of the accelerators that may be used, in the host's own numbering.
-        python: interpreter of the trainers.
-        workdir: folder in which the trainers start.
-        env: variables for the trainers, in the order in which they were written.
+        python: interpreter of the workers.
+        workdir: folder in which the workers start.
+        env: variables for the workers, in the order in which they were written.
         secrets: variables whose values are kept elsewhere.
-        prelude: shell lines that run before the trainers (`module load cuda`).
+        prelude: shell lines that run before the workers (`module load cuda`).
         labels: anything else that people note about a host.
         groups: every group that it belongs to, nested ones included, without `all`.
         origins: (field, place) pairs; variables are called `env.NAME`, labels `labels.NAME`.
@@ -114,7 +114,7 @@ class Host:
         return dict(self.origins).get(name)
 
     def check_slots(self) -> None:
-        """Raises InventoryError when more trainers are to run there than may."""
+        """Raises InventoryError when more workers are to run there than may."""
         if self.slots is not None and self.max_slots is not None and self.slots > self.max_slots:
             raise InventoryError(
                 f"more slots than {self.name} may have",
@@ -125,7 +125,7 @@ class Host:
 
     @property
     def most(self) -> str:
-        """How many trainers may run there, with the place that says so: "4 (max_slots in hosts:3:12)"."""
+        """How many workers may run there, with the place that says so: "4 (max_slots in hosts:3:12)"."""
         place = self.origin("max_slots")
         return f"{self.max_slots} (max_slots)" if place is None else f"{self.max_slots} (max_slots in {place})"
 

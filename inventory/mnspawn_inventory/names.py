@@ -19,7 +19,7 @@ IPV4 = re.compile(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}", re.ASCII)
 MAX_NAME = 253  # RFC 1035, 2.3.4
 MAX_PORT = 65535
 SSH_PORT = 22
-# Nobody has so many trainers on one host; many write user@host:2222 when they mean a port.
+# Nobody has so many workers on one host; many write user@host:2222 when they mean a port.
 FIRST_PORT = 1024
 
 

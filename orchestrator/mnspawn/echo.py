@@ -1,4 +1,4 @@
-"""Shows trainers' output on the standard streams of a Python program, be they real or a notebook's."""
+"""Shows workers' output on the standard streams of a Python program, be they real or a notebook's."""
 
 import io
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from .engine.request import Listener
-from .events import Event, OutputLost, Stream, TrainerExited, TrainerOutput
+from .events import Event, OutputLost, Stream, WorkerExited, WorkerOutput
 from .logs.lines import LineAssembler, prefix_lines
 from .logs.sinks import ConsoleSink, OutputMode
 
@@ -49,11 +49,11 @@ class StreamEcho:
 
     def on_event(self, event: Event) -> None:
         match event:
-            case TrainerOutput(host=host, rank=rank, stream=stream, chunk=chunk) if stream is not Stream.RESULT:
+            case WorkerOutput(host=host, rank=rank, stream=stream, chunk=chunk) if stream is not Stream.RESULT:
                 prefix = f"[{host}:{rank}] ".encode() if self._is_prefixed else b""
                 lines, _ = self._lines.setdefault((rank, stream), (LineAssembler(), prefix))
                 self._write(stream, lines.feed(chunk), prefix)
-            case TrainerExited(rank=rank) | OutputLost(rank=rank):
+            case WorkerExited(rank=rank) | OutputLost(rank=rank):
                 self._flush(rank)
             case _:
                 pass

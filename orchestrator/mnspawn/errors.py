@@ -36,7 +36,7 @@ from typing import Any
 
 
 class ExitStatus(IntEnum):
-    """Exit statuses of the command line; a failed trainer's own status takes the place of these."""
+    """Exit statuses of the command line; a failed worker's own status takes the place of these."""
 
     OK = 0
     USAGE = 2

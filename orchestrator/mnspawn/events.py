@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Stream(Enum):
-    """A trainer's output streams, by their number on the wire."""
+    """A worker's output streams, by their number on the wire."""
 
     STDOUT = 1
     STDERR = 2
@@ -43,7 +43,7 @@ class HostFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunStarting(Event):
-    """Every host prepared; trainers start now. `plan` is LaunchPlan.describe()."""
+    """Every host prepared; workers start now. `plan` is LaunchPlan.describe()."""
 
     run: str
     world_size: int
@@ -51,7 +51,7 @@ class RunStarting(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class TrainerStarted(Event):
+class WorkerStarted(Event):
     host: str
     rank: int
     local_rank: int
@@ -59,8 +59,8 @@ class TrainerStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class TrainerOutput(Event):
-    """Bytes of one stream; `offset` counts from the trainer's first byte."""
+class WorkerOutput(Event):
+    """Bytes of one stream; `offset` counts from the worker's first byte."""
 
     host: str
     rank: int
@@ -70,7 +70,7 @@ class TrainerOutput(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class TrainerExited(Event):
+class WorkerExited(Event):
     """`code` as Popen.returncode: negative for a signal. `stopped`: our own stop caused it, never blamed.
     `raised`: the exception that torch's `record` has noted."""
 
@@ -132,7 +132,7 @@ class HostStopped(Event):
 
     host: str
     leftovers: tuple[int, ...]
-    swept: int  # processes outside the trainers' groups that had to be ended
+    swept: int  # processes outside the workers' groups that had to be ended
     reasons: tuple[str, ...] = ()
 
 

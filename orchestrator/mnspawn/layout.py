@@ -1,4 +1,4 @@
-"""Which host runs how many trainers, and every rank and endpoint that follows. Pure."""
+"""Which host runs how many workers, and every rank and endpoint that follows. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ class Site:
         host: the host's name.
         address: its data address, as it shall stand in endpoints.
         interface: the network interface that owns `address` ("" where none is known).
-        ports: one port a trainer, held on the host.
-        devices: accelerator positions the trainers may use (positions inside the host's own visible list).
+        ports: one port a worker, held on the host.
+        devices: accelerator positions the workers may use (positions inside the host's own visible list).
         device_kind: "gpu", "xpu", ... or "cpu" when there are none.
-        has_accelerators: programs may find some there, whether trainers are given them or not.
+        has_accelerators: programs may find some there, whether workers are given them or not.
     """
 
     host: str
@@ -29,7 +29,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Trainer:
+class Worker:
     """One rank: `endpoint` is address:port (IPv6 in brackets); `devices` are positions, none on CPU."""
 
     rank: int
@@ -48,7 +48,7 @@ class Pod:
     interface: str
     device_kind: str
     has_accelerators: bool
-    trainers: tuple[Trainer, ...]
+    workers: tuple[Worker, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class Layout:
 
     @property
     def world_size(self) -> int:
-        return sum(len(pod.trainers) for pod in self.pods)
+        return sum(len(pod.workers) for pod in self.pods)
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        return tuple(trainer.endpoint for pod in self.pods for trainer in pod.trainers)
+        return tuple(worker.endpoint for pod in self.pods for worker in pod.workers)
 
 
 def join_endpoint(address: str, port: int) -> str:
@@ -79,22 +79,22 @@ def join_endpoint(address: str, port: int) -> str:
 
 
 def ranks_of(counts: Sequence[int]) -> list[range]:
-    """The ranks of each pod, given how many trainers each has."""
+    """The ranks of each pod, given how many workers each has."""
     return [range(end - count, end) for count, end in zip(counts, accumulate(counts), strict=True)]
 
 
 def assign(sites: Sequence[Site], master_port: int, coordinator_port: int) -> Layout:
-    """Lay the cluster out: node_rank follows the order of `sites`, ranks count through their trainers."""
+    """Lay the cluster out: node_rank follows the order of `sites`, ranks count through their workers."""
     pods = []
     rank = 0
     for node_rank, site in enumerate(sites):
-        trainers = []
+        workers = []
         has_devices = len(site.devices) >= len(site.ports)  # one each, or none for anybody
         for local_rank, port in enumerate(site.ports):
             devices = (site.devices[local_rank],) if has_devices else ()
-            trainers.append(Trainer(rank, local_rank, join_endpoint(site.address, port), devices))
+            workers.append(Worker(rank, local_rank, join_endpoint(site.address, port), devices))
             rank += 1
         kind = site.device_kind if has_devices else "cpu"
         has_accelerators = site.has_accelerators or bool(site.devices)
-        pods.append(Pod(node_rank, site.host, site.address, site.interface, kind, has_accelerators, tuple(trainers)))
+        pods.append(Pod(node_rank, site.host, site.address, site.interface, kind, has_accelerators, tuple(workers)))
     return Layout(tuple(pods), (sites[0].address, master_port), coordinator_port)

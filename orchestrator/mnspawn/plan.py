@@ -23,7 +23,7 @@ NAMED = 3  # of the largest variables, when all are too many
 PRELUDE_NAME = 32
 
 # Where the agent puts a run's file of this name, inside the run directory.
-FUNCTION_RUNNER = "code/trainer_main.py"
+FUNCTION_RUNNER = "code/worker_main.py"
 
 
 _ASSIGNMENT = re.compile(r"""\b([A-Za-z_]\w*)=('[^']*'|"[^"]*"|[^\s;&|]+)""")  # of a shell, as far as secrets go
@@ -43,7 +43,7 @@ class FromFile(str):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a trainer runs: a script file, a Python module, any command, or a function that is called `target`.
+    """What a worker runs: a script file, a Python module, any command, or a function that is called `target`.
 
     `args` arrive byte for byte as given. A function is run by FUNCTION_RUNNER, one of the run's files.
     """
@@ -82,7 +82,7 @@ class Ground:
         environ: those of contract.WATCHED that the host's own environment has set.
         host_env: the inventory's variables of this host.
         secrets: names of those that the inventory only refers to.
-        prelude: shell lines that run before each trainer of this host, in bash where there is one.
+        prelude: shell lines that run before each worker of this host, in bash where there is one.
     """
 
     python: str
@@ -96,7 +96,7 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainerPlan:
+class WorkerPlan:
     """One rank: the variables that only it gets."""
 
     rank: int
@@ -106,12 +106,12 @@ class TrainerPlan:
 
 @dataclass(frozen=True, slots=True)
 class PodPlan:
-    """One host's share. A trainer's environment is the host's less `unset`, then `env`, then its own `env`.
+    """One host's share. A worker's environment is the host's less `unset`, then `env`, then its own `env`.
 
     Attributes:
         unset: names, or PREFIX*.
-        argv, env: the same for all trainers of the pod.
-        prelude: shell lines that the host runs before each trainer, in its environment; they may change that.
+        argv, env: the same for all workers of the pod.
+        prelude: shell lines that the host runs before each worker, in its environment; they may change that.
         files: (name, content) to be written into the run directory before the start.
         secrets: names of variables that are secret, whatever they are called.
     """
@@ -123,7 +123,7 @@ class PodPlan:
     argv: tuple[str, ...] = field(repr=False)
     env: dict[str, str] = field(repr=False)
     files: tuple[tuple[str, str], ...] = field(repr=False)
-    trainers: tuple[TrainerPlan, ...]
+    workers: tuple[WorkerPlan, ...]
     secrets: frozenset[str] = frozenset()
     prelude: str | None = field(default=None, repr=False)
 
@@ -163,14 +163,14 @@ class LaunchPlan:
                     "files": [name for name, _ in pod_plan.files],
                     "trainers": [
                         {
-                            "rank": trainer.rank,
-                            "local_rank": trainer.local_rank,
-                            "endpoint": trainer.endpoint,
-                            "devices": list(trainer.devices),
+                            "rank": worker.rank,
+                            "local_rank": worker.local_rank,
+                            "endpoint": worker.endpoint,
+                            "devices": list(worker.devices),
                             "argv": list(pod_plan.argv),
-                            "env": _shown(pod_plan.env | trainer_plan.env, reveal, pod_plan.secrets),
+                            "env": _shown(pod_plan.env | worker_plan.env, reveal, pod_plan.secrets),
                         }
-                        for trainer, trainer_plan in zip(pod.trainers, pod_plan.trainers, strict=True)
+                        for worker, worker_plan in zip(pod.workers, pod_plan.workers, strict=True)
                     ],
                 }
                 for pod, pod_plan in zip(self.layout.pods, self.pods, strict=True)
@@ -239,21 +239,21 @@ def _plan_pod(
     for chosen, share in zip(contracts, shares, strict=True):
         env |= _checked(share.env.items(), f"{pod.host}: contract")
         found |= dict.fromkeys(overruled.find(share.env, given, on_host, pod.host, chosen.name))
-    trainers = []
-    for trainer in pod.trainers:
+    workers = []
+    for worker in pod.workers:
         own: dict[str, str] = {}
         for chosen in contracts:
-            variables = _checked(chosen.own(scene, pod, trainer).items(), f"{pod.host}: contract {chosen.name}")
+            variables = _checked(chosen.own(scene, pod, worker).items(), f"{pod.host}: contract {chosen.name}")
             found |= dict.fromkeys(overruled.find(variables, given, on_host, pod.host, chosen.name))
             own |= variables
-        trainers.append(TrainerPlan(trainer.rank, trainer.local_rank, own))
+        workers.append(WorkerPlan(worker.rank, worker.local_rank, own))
     files = tuple(file for share in shares for file in share.files)
     argv = _argv(spec.program, ground)
     secrets = ground.secrets | {name for name, value in given.items() if isinstance(value, FromFile)}
     prelude = ground.prelude
     if prelude is not None:
         _check_string(f"{'-' * PRELUDE_NAME}{prelude}", f"{pod.host}: prelude")
-    return PodPlan(pod.node_rank, pod.host, ground.workdir, unset, argv, env, files, tuple(trainers), secrets, prelude)
+    return PodPlan(pod.node_rank, pod.host, ground.workdir, unset, argv, env, files, tuple(workers), secrets, prelude)
 
 
 def _argv(program: Program, ground: Ground) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 from mnspawn import settings_file
 from mnspawn import settings_values as values
 from mnspawn.contract import DEFAULT
-from mnspawn.contract.ours import NAMES as TRAINER_NAMES
+from mnspawn.contract.ours import NAMES as CONTRACT_NAMES
 from mnspawn.errors import UsageError
 
 PREFIX = "MNSPAWN_"
@@ -96,39 +96,39 @@ class Settings:
 
     nproc_per_node: int | str | None = _option(
         None, values.nproc, "Processes", "N|auto|gpu|cpu",
-        "Trainers per host. Else the host's slots; else auto: one per accelerator, or per CPU where there is none.")
+        "Workers per host. Else the host's slots; else auto: one per accelerator, or per CPU where there is none.")
     module: bool = _option(
         False, values.switch, "Processes", "", "SCRIPT is the name of a module, as in python -m.", "-m")
     no_python: bool = _option(
         False, values.switch, "Processes", "", "SCRIPT is a command of its own, not a Python script.")
     python: str | None = _option(
-        None, values.text, "Processes", "PATH", "The Python on the hosts that runs the trainers.")
+        None, values.text, "Processes", "PATH", "The Python on the hosts that runs the workers.")
     workdir: str | None = _option(
-        None, values.text, "Processes", "PATH", "The directory on the hosts that trainers start in.")
+        None, values.text, "Processes", "PATH", "The directory on the hosts that workers start in.")
     prelude: str | None = _option(
         None, values.text, "Processes", "LINES",
-        "Shell lines to run before each trainer, in bash where a host has it: 'source ~/venv/bin/activate'.")
+        "Shell lines to run before each worker, in bash where a host has it: 'source ~/venv/bin/activate'.")
     start_port: int | None = _option(
         None, values.port, "Processes", "PORT",
-        "Trainers' endpoints get PORT + local rank on every host. Else 6070 + local rank where free, else free ports.")
+        "Workers' endpoints get PORT + local rank on every host. Else 6070 + local rank where free, else free ports.")
     master_port: int | None = _option(
         None, values.port, "Processes", "PORT", "The port of the rendezvous on the first host. Else a free one.")
     network: str | None = _option(
-        None, values.network, "Processes", "CIDR|INTERFACE", "The network on which trainers reach each other.")
+        None, values.network, "Processes", "CIDR|INTERFACE", "The network on which workers reach each other.")
     contract: tuple[str, ...] = _option(
         DEFAULT, values.contracts, "Processes", "LIST",
-        "What trainers find in their environment: torch, paddle, jax, jax-address, tf, ompi, default, none.")
+        "What workers find in their environment: torch, paddle, jax, jax-address, tf, ompi, default, none.")
 
     env: tuple[tuple[str, str], ...] = _option(
         (), values.variables, "Environment", "NAME[=VALUE]|@FILE",
-        "A variable for every trainer; NAME alone takes the value from here, @FILE those of an .env file. Repeatable.",
+        "A variable for every worker; NAME alone takes the value from here, @FILE those of an .env file. Repeatable.",
         "-x", True)
     keep_proxy: bool = _option(
-        False, values.switch, "Environment", "", "Leave http_proxy and https_proxy of the hosts to the trainers.")
+        False, values.switch, "Environment", "", "Leave http_proxy and https_proxy of the hosts to the workers.")
 
     output: str = _option(
         "prefix", values.choice("prefix", "plain", "fold", "json", "none"), "Output", "prefix|plain|fold|json|none",
-        "How the trainers' lines show: after [host:rank], as they are, equal ones of many ranks once, as JSON, or not.")
+        "How the workers' lines show: after [host:rank], as they are, equal ones of many ranks once, as JSON, or not.")
     ranks: tuple[range, ...] | None = _option(
         None, values.ranks, "Output", "LIST", "Show the lines of these ranks only, such as 0,3-5.")
     timestamps: bool = _option(
@@ -137,9 +137,9 @@ class Settings:
         "auto", values.choice("auto", "always", "never"), "Output", "auto|always|never",
         "A colour per rank: on terminals (unless NO_COLOR is set), always, never.")
     sanitize: bool = _option(
-        False, values.switch, "Output", "", "Of the trainers' control sequences only colours reach the console.")
+        False, values.switch, "Output", "", "Of the workers' control sequences only colours reach the console.")
     log_dir: Path | None = _option(
-        None, values.path, "Output", "DIR", "Copies of what trainers write, byte for byte, and a report, in DIR/RUN.")
+        None, values.path, "Output", "DIR", "Copies of what workers write, byte for byte, and a report, in DIR/RUN.")
     log_cap: int | None = _option(
         None, values.size, "Output", "SIZE",
         "Of each stream, hosts keep the newest bytes only (10M, 2G); older ones go back to the disk.")
@@ -164,7 +164,7 @@ class Settings:
     connect_timeout: float = _option(
         15.0, values.seconds, "Life", "SECONDS", "For reaching a host: for each of its addresses, retries included.")
     orphan_grace: float = _option(
-        20.0, values.seconds, "Life", "SECONDS", "A host that lost us stops its trainers after this time.")
+        20.0, values.seconds, "Life", "SECONDS", "A host that lost us stops its workers after this time.")
 
     ssh_config: Path | None = _option(
         None, values.path, "SSH", "FILE", "Used in place of ~/.ssh/config and /etc/ssh/ssh_config.")
@@ -257,8 +257,8 @@ def _of_arguments(arguments: Mapping[str, object]) -> dict[str, _Found]:
 
 
 def _of_environment(environ: Mapping[str, str]) -> dict[str, _Found]:
-    # Inside a trainer some variables of these names are facts about the outer run, set by our own contract.
-    facts = TRAINER_NAMES if "MNSPAWN_RUN_ID" in environ else ()
+    # Inside a worker some variables of these names are facts about the outer run, set by our own contract.
+    facts = CONTRACT_NAMES if "MNSPAWN_RUN_ID" in environ else ()
     return {
         option.name: _Found(environ[option.variable], Origin("environment", option.variable))
         for option in OPTIONS

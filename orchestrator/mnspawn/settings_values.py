@@ -16,7 +16,7 @@ from mnspawn.errors import UsageError
 from mnspawn.plan import Forwarded, FromFile
 from mnspawn_agent.protocol.checks import MAX_SECONDS
 
-MOST_TRAINERS = 4096  # on one host: an agent takes no more (messages.MAX_RANKS), and more is a typing error
+MOST_WORKERS = 4096  # on one host: an agent takes no more (messages.MAX_RANKS), and more is a typing error
 
 
 class BadValue(ValueError):
@@ -113,10 +113,10 @@ def port(found: object, context: Context) -> int:
 
 
 def nproc(found: object, context: Context) -> int | str:
-    """Trainers per host: a number, or what to count."""
+    """Workers per host: a number, or what to count."""
     if isinstance(found, str) and found.strip() in ("auto", "gpu", "cpu"):
         return found.strip()
-    return _whole(found, 1, MOST_TRAINERS, f"a whole number from 1 to {MOST_TRAINERS}, auto, gpu or cpu")
+    return _whole(found, 1, MOST_WORKERS, f"a whole number from 1 to {MOST_WORKERS}, auto, gpu or cpu")
 
 
 def seconds(found: object, context: Context) -> float:

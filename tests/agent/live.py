@@ -293,7 +293,7 @@ class Live:
             try:
                 self.process.wait(ENDS_ALONE)
             except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGTERM)  # guardians ignore it, agents stop their trainers
+                os.killpg(self.process.pid, signal.SIGTERM)  # guardians ignore it, agents stop their workers
                 try:
                     self.process.wait(DEADLINE)
                 except subprocess.TimeoutExpired:

@@ -10,7 +10,7 @@ from mnspawn_agent.protocol import messages
 from tests.agent.live import RUN, Account, Live, is_alive
 from tests.support import wait_until
 
-# a trainer with three descendants: in its group, in a session of its own, and in one without the run's environment
+# a worker with three descendants: in its group, in a session of its own, and in one without the run's environment
 FAMILY = """
 sleep 1000 & echo $!
 setsid sleep 1000 & echo $!
@@ -22,7 +22,7 @@ OBEDIENT = 'trap "echo bye; exit 0" TERM; echo up; while :; do sleep 0.02; done'
 
 
 def family_of(agent: Live) -> list[int]:
-    """The pids that FAMILY told: descendants, then the trainer."""
+    """The pids that FAMILY told: descendants, then the worker."""
     agent.until(lambda _: agent.text().count(b"\n") >= 4)
     return [int(word) for word in agent.text().split()[:4]]
 
@@ -39,7 +39,7 @@ def finish(agent: Live) -> None:
 # -- asked to stop
 
 
-def test_a_stop_is_term_first_and_a_trainer_that_obeys_is_not_killed(account: Account) -> None:
+def test_a_stop_is_term_first_and_a_worker_that_obeys_is_not_killed(account: Account) -> None:
     with Live(account) as agent:
         agent.begin("/bin/sh", "-c", OBEDIENT)
         agent.until_said(b"up")
@@ -71,7 +71,7 @@ def test_a_second_stop_without_grace_kills_at_once(account: Account) -> None:
         finish(agent)
 
 
-def test_a_trainer_that_sleeps_in_the_job_control_of_nobody_gets_its_term(account: Account) -> None:
+def test_a_worker_that_sleeps_in_the_job_control_of_nobody_gets_its_term(account: Account) -> None:
     with Live(account) as agent:
         agent.begin("/bin/sh", "-c", OBEDIENT)
         agent.until_said(b"up")
@@ -102,7 +102,7 @@ def test_somebody_on_the_host_can_stop_the_run_by_the_agents_pid(account: Accoun
         finish(agent)
 
 
-# -- a trainer that fails
+# -- a worker that fails
 
 
 def test_the_first_failure_stops_the_others_of_its_pod_and_only_they_are_marked(account: Account) -> None:
@@ -138,13 +138,13 @@ def test_deaths_that_the_agent_learns_of_together_are_not_marked_as_stopped(acco
 # -- the sweep
 
 
-def test_what_a_trainer_leaves_behind_is_ended_however_it_hid(account: Account) -> None:
+def test_what_a_worker_leaves_behind_is_ended_however_it_hid(account: Account) -> None:
     with Live(account) as agent:
         agent.begin("/bin/sh", "-c", FAMILY)
-        *descendants, trainer = family_of(agent)
+        *descendants, worker = family_of(agent)
         assert agent.until_drained(0) == {0: 0}
         assert agent.until_a(Done) == Done((), 3)
-        wait_dead(*descendants, trainer)
+        wait_dead(*descendants, worker)
         finish(agent)
 
 
@@ -194,11 +194,11 @@ def test_an_agent_that_is_killed_before_the_start_leaves_no_guardian(account: Ac
 def test_what_agent_and_guardian_leave_when_both_are_killed_is_ended_by_the_next_to_come(account: Account) -> None:
     with Live(account) as agent:
         agent.begin("/bin/sh", "-c", FAMILY + "exec sleep 1000")
-        in_group, marked, unmarked, trainer = family_of(agent)
+        in_group, marked, unmarked, worker = family_of(agent)
         os.kill(agent.process.pid, signal.SIGKILL)
         os.kill(agent.pid, signal.SIGKILL)
         agent.wait()
-        wait_dead(trainer)  # it dies with the agent: PR_SET_PDEATHSIG
+        wait_dead(worker)  # it dies with the agent: PR_SET_PDEATHSIG
         assert is_alive(marked)
         with Live(account, ("reap", RUN, "0")) as reaper:
             assert reaper.read_line() == b"left "
@@ -221,21 +221,21 @@ def test_there_is_no_way_back_to_an_agent_that_died(account: Account) -> None:
 # -- a controller that does not come back
 
 
-def test_an_orphan_stops_its_trainers_after_the_grace_and_leaves_its_verdict(account: Account) -> None:
+def test_an_orphan_stops_its_workers_after_the_grace_and_leaves_its_verdict(account: Account) -> None:
     with Live(account) as agent:
         agent.begin("/bin/sh", "-c", OBEDIENT + "\n", orphan_grace=0.2)
         agent.until_said(b"up")
-        trainer = agent.until_a(Started).pid
+        worker = agent.until_a(Started).pid
         agent.cut()
         assert agent.wait() == 0
-        wait_dead(trainer)
+        wait_dead(worker)
     status = json.loads((account.pod / "status.json").read_text())
     assert (status["state"], status["leftovers"]) == ("done", [])
     assert [(t["code"], t["stopped"]) for t in status["trainers"]] == [(0, True)]
     assert (account.pod / "rank-0.out").read_bytes() == b"up\nbye\n"
 
 
-def test_an_orphan_whose_trainers_end_waits_for_the_controller_to_ask(account: Account) -> None:
+def test_an_orphan_whose_workers_end_waits_for_the_controller_to_ask(account: Account) -> None:
     with Live(account) as agent:
         agent.begin(
             "/bin/sh", "-c", 'echo up; until [ -e "$HOME/go" ]; do sleep 0.02; done; exit 5', orphan_grace=600.0
@@ -289,9 +289,9 @@ def test_a_stranger_at_the_control_socket_does_not_end_the_run(account: Account,
             stranger.write(said)
             stranger.cut()
             stranger.wait()
-        trainer = agent.until_a(Started).pid
+        worker = agent.until_a(Started).pid
         agent.cut()
-        assert is_alive(trainer)
+        assert is_alive(worker)
         with agent.come_back() as again:
             again.send(messages.STOP, grace=600.0)
             assert again.until_a(Exited).stopped

@@ -12,7 +12,7 @@ from mnspawn import api
 from mnspawn.engine import sites
 from mnspawn.engine.request import RunRequest
 from mnspawn.errors import HostsUnusable
-from mnspawn.events import Event, HostLost, HostStopped, RunStopping, TrainerExited
+from mnspawn.events import Event, HostLost, HostStopped, RunStopping, WorkerExited
 from mnspawn.plan import Program
 from mnspawn.report import RunReport
 from mnspawn.transport import create
@@ -148,7 +148,7 @@ def test_a_host_that_lies_while_ranks_run_is_lost_and_the_others_are_stopped(
     assert [event.host for event in told.of(HostStopped)] == ["honest"]
     assert [host.is_confirmed for host in report.hosts] == [True, True]
     assert liar.modes == ["serve", "reap"]
-    assert len(told.of(TrainerExited)) == 1
+    assert len(told.of(WorkerExited)) == 1
 
 
 def test_the_others_are_stopped_before_it_is_known_what_is_left_on_the_liar(
@@ -163,7 +163,7 @@ def test_the_others_are_stopped_before_it_is_known_what_is_left_on_the_liar(
 def test_a_liar_that_can_not_be_buried_is_not_confirmed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = run(monkeypatch, Liar(messages.START, saying(started(7)), reaped=b"left 42\n"), told := Told())
     assert (report.exit_status, [host.is_confirmed for host in report.hosts]) == (5, [True, False])
-    assert told.of(TrainerExited)[0].stopped
+    assert told.of(WorkerExited)[0].stopped
 
 
 def test_one_that_says_garbage_on_every_wire_is_given_up(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_one_that_says_garbage_on_every_wire_is_given_up(home: Path, monkeypatch
     assert report.exit_status == 5
     assert report.reason.startswith("host liar was lost: expected a frame, found b'")
     assert liar.modes == ["serve", "attach", "attach", "attach", "reap"]
-    assert told.of(TrainerExited)[0].stopped
+    assert told.of(WorkerExited)[0].stopped
 
 
 BEFORE_THE_START = {

@@ -38,7 +38,7 @@ def test_a_whole_run_under_every_python(account: Account, agent_python: Path) ->
         assert agent.until_a(Done) == Done((), 0)
         assert agent.finish() == 0
     status = json.loads((account.pod / "status.json").read_text())
-    assert (status["state"], [trainer["code"] for trainer in status["trainers"]]) == ("done", [0, 1])
+    assert (status["state"], [worker["code"] for worker in status["trainers"]]) == ("done", [0, 1])
     assert agent.handshake.answer == "need"
 
 
@@ -173,7 +173,7 @@ def test_a_program_that_is_not_there_is_told_for_its_rank(account: Account) -> N
         launch = agent._preparation.complete([answer]).pods[0]
         agent.send(
             messages.START, unset=[], env=launch.env, files=[], is_forked=False,
-            argv=["/nowhere/prog"], trainers=[{"rank": 0, "local_rank": 0, "env": {}}],
+            argv=["/nowhere/prog"], workers=[{"rank": 0, "local_rank": 0, "env": {}}],
         )  # fmt: skip
         event = agent.until_a(NotStarted)
         assert (event.rank, event.error) == (0, "/nowhere/prog: No such file or directory")
@@ -208,7 +208,7 @@ def _is_readable(path: Path) -> bool:
     return True
 
 
-def test_trainers_see_no_input_no_stray_descriptors_and_default_signals(account: Account) -> None:
+def test_workers_see_no_input_no_stray_descriptors_and_default_signals(account: Account) -> None:
     script = (
         "import os, signal, sys; print(sorted(map(int, os.listdir('/proc/self/fd')))[:-1], sys.stdin.read() == '', "
         "[n for n in (1, 2, 13, 15, 17) if signal.getsignal(n) not in (signal.SIG_DFL, signal.default_int_handler)])"

@@ -130,7 +130,7 @@ def test_a_server_that_serves_takes_its_port_also_when_it_is_asked_for(held: Hel
 # -- in a real agent
 
 
-def test_ports_are_held_from_prepared_until_the_trainers_start(account: Account) -> None:
+def test_ports_are_held_from_prepared_until_the_workers_start(account: Account) -> None:
     with Live(account) as agent:
         answer = agent.prepare("/bin/sh", "-c", "echo up; exec sleep 1000", nproc=2)
         ports = [*answer.ports, *answer.extra_ports]
@@ -175,7 +175,7 @@ def test_what_a_run_had_is_free_once_its_wire_has_ended(account: Account, held: 
         assert [held.hold(port) for port in [*answer.ports, *answer.extra_ports]] == [True] * 6
 
 
-def test_a_trainer_can_use_its_port(account: Account) -> None:
+def test_a_worker_can_use_its_port(account: Account) -> None:
     script = (
         "import os, socket; port = os.environ['PADDLE_CURRENT_ENDPOINT'].rpartition(':')[2]; "
         "socket.create_server(('', int(port))); print('bound')"

@@ -237,7 +237,7 @@ def test_an_environment_that_grows_too_big_later_is_told_as_such(account: Accoun
         answer = agent.prepare("true")
         small_stack(agent)
         message = {"unset": [], "env": {"BIG": "x" * 131_000, "B2": "y" * 90_000}, "files": [], "is_forked": False}
-        agent.send(messages.START, argv=["true"], trainers=[{"rank": 0, "local_rank": 0, "env": {}}], **message)
+        agent.send(messages.START, argv=["true"], workers=[{"rank": 0, "local_rank": 0, "env": {}}], **message)
         said = agent.until(lambda event: type(event).__name__ == "NotStarted")
     assert answer.ports
     assert "true: environment and arguments take 22" in said.error  # type: ignore[union-attr]

@@ -13,7 +13,7 @@ from tests.support import wait_until
 
 
 class Written:
-    """A spool file and what a trainer does with it."""
+    """A spool file and what a worker does with it."""
 
     def __init__(self, path: Path) -> None:
         path.touch()
@@ -53,7 +53,7 @@ def test_bytes_come_in_order_as_they_are_written(written: Written) -> None:
     assert (written.spool.read(100), written.spool.offset, written.spool.size) == (b"efgh", 8, 8)
 
 
-def test_what_a_trainer_writes_after_it_truncated_its_output_follows_what_came_before(written: Written) -> None:
+def test_what_a_worker_writes_after_it_truncated_its_output_follows_what_came_before(written: Written) -> None:
     written.append(b"0123456789")
     written.spool.read(100)
     written.cut_to(0)
@@ -273,14 +273,14 @@ def test_the_tail_is_bounded_in_lines_and_in_bytes(tmp_path: Path) -> None:
     assert tail_of(str(path)) == ["x" * 16384]
 
 
-def test_a_trainer_that_removes_its_file_has_no_tail(tmp_path: Path) -> None:
+def test_a_worker_that_removes_its_file_has_no_tail(tmp_path: Path) -> None:
     assert tail_of(str(tmp_path / "gone")) == []
 
 
 # -- in a real agent
 
 
-def test_a_trainer_that_truncates_its_output_loses_nothing_that_it_writes_later(account: Account) -> None:
+def test_a_worker_that_truncates_its_output_loses_nothing_that_it_writes_later(account: Account) -> None:
     script = 'echo first; until [ -e "$HOME/go" ]; do sleep 0.02; done; : > /dev/stdout; echo 2'
     with Live(account) as agent:
         agent.begin("/bin/sh", "-c", script)
@@ -292,7 +292,7 @@ def test_a_trainer_that_truncates_its_output_loses_nothing_that_it_writes_later(
         agent.finish()
 
 
-def test_a_trainer_that_removes_the_run_folder_harms_itself_only(account: Account) -> None:
+def test_a_worker_that_removes_the_run_folder_harms_itself_only(account: Account) -> None:
     with Live(account) as agent:
         agent.begin("/bin/sh", "-c", 'echo out; rm -rf "$HOME/.local"; echo more')
         assert agent.until_drained(0) == {0: 0}

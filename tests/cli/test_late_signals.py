@@ -52,7 +52,7 @@ def on_event(kind):
 sys.exit(entry.main())
 """
 MOMENTS = {
-    "a rank's end is told": "on_event(seen.TrainerExited)",
+    "a rank's end is told": "on_event(seen.WorkerExited)",
     "the host has proved that nothing is left": "on_event(seen.HostStopped)",
     "the run's end is told": "on_event(seen.RunFinished)",
     "the report is made": "after(drive.Drive, '_conclude')",

@@ -1,4 +1,4 @@
-"""What the user sees of trainers' output: real runs on throw-away hosts, awkward bytes, readers that stop or leave."""
+"""What the user sees of workers' output: real runs on throw-away hosts, awkward bytes, readers that stop or leave."""
 
 import json
 import os
@@ -88,7 +88,7 @@ def test_no_byte_is_lost_at_full_speed_from_four_ranks(controller: Controller, t
     assert seen == {b"%d" % rank: 200_000 for rank in range(4)}
 
 
-def test_a_stopped_reader_slows_no_trainer_and_gets_everything_later(controller: Controller, tmp_path: Path) -> None:
+def test_a_stopped_reader_slows_no_worker_and_gets_everything_later(controller: Controller, tmp_path: Path) -> None:
     words = ("--sandbox", "1", "--nproc-per-node", "2", script(controller, FAST), "20", str(tmp_path))
     with controller.start_mnspawn(*words, stdout=subprocess.PIPE) as running:
         wait_until(lambda: (tmp_path / "done-0").exists() and (tmp_path / "done-1").exists())

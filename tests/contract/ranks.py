@@ -45,8 +45,8 @@ class Ranks:
         host = {"TMPDIR": str(self.folder)}  # torch leaves a cache there
         with contextlib.ExitStack() as all_ranks:
             running = [
-                all_ranks.enter_context(self.controller.start(*pod.argv, env=host | pod.env | trainer.env))
-                for trainer in pod.trainers
+                all_ranks.enter_context(self.controller.start(*pod.argv, env=host | pod.env | worker.env))
+                for worker in pod.workers
             ]
             return [one.wait(DEADLINE) for one in running]
 

@@ -1,4 +1,4 @@
-"""What trainers on real hosts find, against what the contracts say and what --dry-run showed before."""
+"""What workers on real hosts find, against what the contracts say and what --dry-run showed before."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def shown(cluster: Cluster, *args: str, env: dict[str, str] | None = None) -> li
 
 
 @pytest.mark.essential
-def test_three_hosts_with_two_trainers_each(make_cluster: Callable[..., Cluster]) -> None:
+def test_three_hosts_with_two_workers_each(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(3)  # no port of theirs was used before, so the defaults are free
     envs = [env for _, env in shown(cluster, "SCRIPT")]
     for rank, env in enumerate(envs):
@@ -103,10 +103,10 @@ def test_a_dry_run_shows_what_ranks_then_get(cluster: Cluster) -> None:
     assert (plan["world_size"], len(plan["pods"])) == (6, 3)
     differing = {"MASTER_PORT", "MNSPAWN_RUN_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE"}
     for pod in plan["pods"]:
-        for trainer in pod["trainers"]:
-            argv, env = real[trainer["rank"]]
-            assert trainer["argv"][3:] == argv == ["an argument"]
-            assert trainer["env"].keys() <= env.keys()
-            assert {name for name, value in trainer["env"].items() if env[name] != value} <= differing
+        for worker in pod["trainers"]:
+            argv, env = real[worker["rank"]]
+            assert worker["argv"][3:] == argv == ["an argument"]
+            assert worker["env"].keys() <= env.keys()
+            assert {name for name, value in worker["env"].items() if env[name] != value} <= differing
     for_people = cluster.mnspawn(*where, "--dry-run", str(script)).check()
     assert "s3cret" not in for_people.stdout + for_people.stderr

@@ -71,7 +71,7 @@ def told(program: Program, layout: Layout | None = None, **env: str) -> list[tup
     chosen = layout or one_each()
     grounds = [Ground("python3", "/runs", "/home/u") for _ in chosen.pods]
     plan = build(LaunchSpec("r1", program, env=tuple(env.items())), chosen, grounds)
-    return table([pod.env | trainer.env for pod in plan.pods for trainer in pod.trainers], *PET)
+    return table([pod.env | worker.env for pod in plan.pods for worker in pod.workers], *PET)
 
 
 MEETING = [("2", "0", "10.0.0.1", "29500"), ("2", "1", "10.0.0.1", "29500")]
@@ -158,7 +158,7 @@ def test_an_error_file_of_the_users_own_stays() -> None:
     grounds = [Ground("python3", "/runs", "/home/u", host_env=(("TORCHELASTIC_ERROR_FILE", "/mine"),))]
     plan = build(LaunchSpec("r1", SCRIPT), one_each(["10.0.0.1"]), grounds)
     (pod,) = plan.pods
-    assert (pod.env | pod.trainers[0].env)["TORCHELASTIC_ERROR_FILE"] == "/mine"
+    assert (pod.env | pod.workers[0].env)["TORCHELASTIC_ERROR_FILE"] == "/mine"
 
 
 def test_a_torchrun_for_every_rank_of_a_host_gets_a_note() -> None:

@@ -1,4 +1,4 @@
-"""The worked example that contract tests share: hosts 10.0.0.1 and 10.0.0.2 with two trainers each."""
+"""The worked example that contract tests share: hosts 10.0.0.1 and 10.0.0.2 with two workers each."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ SCRIPT = Program("script", "train.py")
 
 
 def cluster(kind: str = "cpu", addresses: Sequence[str] = ("10.0.0.1", "10.0.0.2")) -> Layout:
-    """Two trainers a host; with one device each unless on CPUs."""
+    """Two workers a host; with one device each unless on CPUs."""
     devices = () if kind == "cpu" else (0, 1)
     sites = [
         Site(f"h{number}", address, f"eth{number}", (6070, 6071), devices, kind)
@@ -23,7 +23,7 @@ def environments(layout: Layout, contracts: Sequence[str] = DEFAULT) -> list[dic
     """What each rank is given, in rank order."""
     grounds = [Ground("python3", f"/runs/r1/{pod.node_rank}", "/home/u") for pod in layout.pods]
     plan = build(LaunchSpec("r1", SCRIPT, contracts=tuple(contracts)), layout, grounds)
-    return [pod.env | trainer.env for pod in plan.pods for trainer in pod.trainers]
+    return [pod.env | worker.env for pod in plan.pods for worker in pod.workers]
 
 
 def table(envs: Sequence[dict[str, str]], *names: str) -> list[tuple[str | None, ...]]:

@@ -46,7 +46,7 @@ def test_vermin_finds_nothing_newer_than_3_6() -> None:
 def test_the_agent_evaluates_unpickles_and_prints_nothing() -> None:
     found = []
     for path in modules(AGENT):
-        if path.name == "trainer_main.py":  # runs inside a trainer, on a function that its user shipped
+        if path.name == "worker_main.py":  # runs inside a worker, on a function that its user shipped
             continue
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

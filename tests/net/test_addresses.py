@@ -148,7 +148,7 @@ def test_ports_that_are_taken_are_not_given_out(
         listening.wait_for(lambda: "up" in listening.stdout)
         plan = json.loads(cluster.mnspawn(*command, "--dry-run", "--json", endpoints).check().stdout)
         ports = [
-            [trainer["endpoint"].rpartition(":")[2] for trainer in pod["trainers"]] for pod in plan["pods"]
+            [worker["endpoint"].rpartition(":")[2] for worker in pod["trainers"]] for pod in plan["pods"]
         ]  # fmt: skip
         assert ports[0] == ["6070", "6071"]
         assert len({*ports[1], "6071"}) == 3
@@ -166,7 +166,7 @@ def test_ports_that_are_taken_are_not_given_out(
         assert listening.wait().status == 130
 
 
-def test_held_ports_can_be_bound_by_the_trainers(cluster: Cluster, tmp_path: Path) -> None:
+def test_held_ports_can_be_bound_by_the_workers(cluster: Cluster, tmp_path: Path) -> None:
     """F34: on all addresses, of both families, at once."""
     script = tmp_path / "bind.py"
     script.write_text(

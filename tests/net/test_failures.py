@@ -81,7 +81,7 @@ def test_all_that_succeed_give_status_0_and_silence(cluster: Cluster) -> None:
 
 
 @pytest.mark.essential
-def test_what_a_trainer_left_behind_is_swept(cluster: Cluster, tmp_path: Path) -> None:
+def test_what_a_worker_left_behind_is_swept(cluster: Cluster, tmp_path: Path) -> None:
     """F04: sessions of their own save nobody."""
     script = tmp_path / "family.py"
     script.write_text(
@@ -96,7 +96,7 @@ def test_what_a_trainer_left_behind_is_swept(cluster: Cluster, tmp_path: Path) -
     cluster.check_clean()
 
 
-def test_trainers_that_ignore_term_are_killed_after_the_grace(cluster: Cluster, tmp_path: Path) -> None:
+def test_workers_that_ignore_term_are_killed_after_the_grace(cluster: Cluster, tmp_path: Path) -> None:
     """F05: and that is told."""
     script = tmp_path / "stubborn.py"
     script.write_text(
@@ -127,7 +127,7 @@ def test_without_a_grace_all_are_killed_at_once_and_what_they_said_is_shown(clus
     cluster.check_clean()
 
 
-def test_trainers_have_the_grace_to_finish_their_work(cluster: Cluster, tmp_path: Path) -> None:
+def test_workers_have_the_grace_to_finish_their_work(cluster: Cluster, tmp_path: Path) -> None:
     """F06: and what they print then is shown."""
     script = tmp_path / "careful.py"
     script.write_text(

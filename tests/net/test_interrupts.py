@@ -125,7 +125,7 @@ def test_hosts_clean_up_when_the_controller_is_killed(cluster: Cluster, sleep: s
 
 
 @pytest.mark.essential
-def test_a_killed_agent_takes_its_trainers_with_it(make_cluster: Callable[..., Cluster], sleep: str) -> None:
+def test_a_killed_agent_takes_its_workers_with_it(make_cluster: Callable[..., Cluster], sleep: str) -> None:
     """F19: told as the host's loss."""
     cluster = make_cluster(2)
     host = cluster["h2"]

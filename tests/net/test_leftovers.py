@@ -1,4 +1,4 @@
-"""Nothing of a run stays on a host, whatever trainers started and whoever of ours was killed; and nothing else ends."""
+"""Nothing of a run stays on a host, whatever workers started and whoever of ours was killed; and nothing else ends."""
 
 import signal
 from collections.abc import Callable
@@ -90,8 +90,8 @@ def test_children_that_come_and_go_quickly_are_caught(cluster: Cluster, tmp_path
     cluster.wait_idle()  # sleepers that were adopted by nobody end by themselves
 
 
-def test_what_children_write_after_their_trainer_ended_is_shown(cluster: Cluster, tmp_path: Path) -> None:
-    """A trainer that ends well is not the end of its output."""
+def test_what_children_write_after_their_worker_ended_is_shown(cluster: Cluster, tmp_path: Path) -> None:
+    """A worker that ends well is not the end of its output."""
     command = ["--hosts", "h1,h2", "--nproc-per-node", "1", "--grace", "5", put(tmp_path, LATE)]
     done = cluster.mnspawn(*command).check()
     for host, rank in (("h1", 0), ("h2", 1)):
@@ -100,8 +100,8 @@ def test_what_children_write_after_their_trainer_ended_is_shown(cluster: Cluster
     cluster.check_clean()
 
 
-def test_stopped_trainers_are_stopped_all_the_same(cluster: Cluster, tmp_path: Path) -> None:
-    """F05: a trainer that SIGSTOP holds gets its TERM, too."""
+def test_stopped_workers_are_stopped_all_the_same(cluster: Cluster, tmp_path: Path) -> None:
+    """F05: a worker that SIGSTOP holds gets its TERM, too."""
     command = ["--hosts", "h1,h2", "--nproc-per-node", "2", "--grace", "600", put(tmp_path, SLEEP)]
     with started(cluster, *command, ranks=4) as running:
         for process in cluster["h2"].processes():
@@ -116,7 +116,7 @@ def test_stopped_trainers_are_stopped_all_the_same(cluster: Cluster, tmp_path: P
 @pytest.mark.parametrize("victims", ["agent", "agent and guardian"])
 @pytest.mark.essential
 def test_a_killed_agent_leaves_nothing(cluster: Cluster, tmp_path: Path, victims: str) -> None:
-    """F19, F04: trainers die with the agent; what they started is ended by the guardian, or by a fresh agent."""
+    """F19, F04: workers die with the agent; what they started is ended by the guardian, or by a fresh agent."""
     host = cluster["h2"]
     command = ["--hosts", "h1,h2", "--nproc-per-node", "2", "--grace", "2", put(tmp_path, FAMILY)]
     with started(cluster, *command, ranks=4) as running:
@@ -131,7 +131,7 @@ def test_a_killed_agent_leaves_nothing(cluster: Cluster, tmp_path: Path, victims
 
 
 def test_a_killed_guardian_costs_nothing_but_the_link(cluster: Cluster, tmp_path: Path) -> None:
-    """The link breaks at once and comes back at once; the trainers never notice."""
+    """The link breaks at once and comes back at once; the workers never notice."""
     host = cluster["h2"]
     command = ["--hosts", "h1,h2", "--nproc-per-node", "2", "--grace", "2", put(tmp_path, SLEEP)]
     with started(cluster, *command, ranks=4) as running:
@@ -168,13 +168,13 @@ def test_an_agent_that_is_told_to_end_stops_the_run(cluster: Cluster, tmp_path: 
     cluster.check_clean()
 
 
-def test_a_trainer_that_somebody_else_ends_has_failed(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_worker_that_somebody_else_ends_has_failed(cluster: Cluster, tmp_path: Path) -> None:
     """F13: a TERM that we did not send is a failure with its own status."""
     host = cluster["h2"]
     command = ["--hosts", "h1,h2", "--nproc-per-node", "2", put(tmp_path, SLEEP)]
     with started(cluster, *command, ranks=4) as running:
-        trainers = [process for process in host.processes() if process.argv[-1].endswith("program.py")]
-        victim = next(trainer for trainer in trainers if trainer.environ["RANK"] == "3")
+        workers = [process for process in host.processes() if process.argv[-1].endswith("program.py")]
+        victim = next(worker for worker in workers if worker.environ["RANK"] == "3")
         host.kill(victim.pid, signal.SIGTERM)
         done = running.wait()
     assert done.status == 143, done

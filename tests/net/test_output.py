@@ -48,14 +48,12 @@ def test_a_flood_from_four_ranks_loses_no_line(cluster: Cluster, flood: str) -> 
     assert counts == dict.fromkeys(range(4), size // 1001)
 
 
-def test_a_stopped_reader_slows_no_trainer(cluster: Cluster, flood: str) -> None:
+def test_a_stopped_reader_slows_no_worker(cluster: Cluster, flood: str) -> None:
     """F51: what is printed waits on the hosts."""
     size = 30_000_000
     command = ["--hosts", "h1,h2", "--nproc-per-node", "1", flood, str(size)]
     with cluster.start_mnspawn(*command, stdout=subprocess.PIPE) as running:
-        running.wait_for(
-            lambda: running.stderr.count("wrote") == 2, what="both trainers have written all, nobody reads"
-        )
+        running.wait_for(lambda: running.stderr.count("wrote") == 2, what="both workers have written all, nobody reads")
         assert running.popen.poll() is None
         assert running.popen.stdout is not None
         received = len(running.popen.stdout.read())
@@ -145,7 +143,7 @@ def test_what_was_printed_before_a_crash_arrives(cluster: Cluster, tmp_path: Pat
     assert lines == [f"[h1:0] {number:06d} {'y' * 992}" for number in range(5000)]
 
 
-def test_plain_output_is_the_trainers_bytes(cluster: Cluster, tmp_path: Path) -> None:
+def test_plain_output_is_the_workers_bytes(cluster: Cluster, tmp_path: Path) -> None:
     """F49: byte for byte."""
     script = tmp_path / "bytes.py"
     script.write_text("import os\nos.write(1, bytes(range(256)) * 4000 + b'end')\n")

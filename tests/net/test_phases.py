@@ -112,7 +112,7 @@ def test_a_run_outlives_its_terminal_under_nohup(cluster: Cluster, tmp_path: Pat
         assert running.wait().check().stdout.count("end") == 4
 
 
-def test_user_signals_reach_the_trainers(cluster: Cluster, tmp_path: Path) -> None:
+def test_user_signals_reach_the_workers(cluster: Cluster, tmp_path: Path) -> None:
     """F12: SIGUSR1 is for them: many write a checkpoint on it."""
     script = tmp_path / "usr1.py"
     script.write_text(
@@ -193,7 +193,7 @@ def test_the_first_of_several_failures_is_blamed(cluster: Cluster, tmp_path: Pat
 
 
 def test_a_long_checkpoint_has_its_time(cluster: Cluster, tmp_path: Path) -> None:
-    """F06: a trainer that needs some seconds after TERM gets them when the grace allows."""
+    """F06: a worker that needs some seconds after TERM gets them when the grace allows."""
     script = tmp_path / "careful.py"
     script.write_text(
         "import os, signal, time\n"
@@ -302,7 +302,7 @@ def test_a_stopped_reader_keeps_nobody_from_leaving(
     if streams == "one pipe for both":
         pipes["stderr"] = subprocess.STDOUT
 
-    def trainers() -> int:
+    def workers() -> int:
         return sum(process.argv[-1].endswith("endless.py") for host in cluster for process in host.processes())
 
     def unread() -> int:
@@ -315,10 +315,10 @@ def test_a_stopped_reader_keeps_nobody_from_leaving(
         return any(int(mask, 16) for mask in re.findall(r"^S[ih][gd]Pnd:\s*(\S+)", status, re.MULTILINE))
 
     with cluster.start_mnspawn(*PAIR, str(script), **pipes) as running:
-        running.wait_for(lambda: trainers() == 4 and unread() > 60_000)
+        running.wait_for(lambda: workers() == 4 and unread() > 60_000)
         for _ in range(3):
             running.send_signal(number)
-            wait_until(lambda: trainers() == 0 and not is_pending())
+            wait_until(lambda: workers() == 0 and not is_pending())
         done = running.wait()
     assert done.status == SIGNALS[number], done
     assert "Traceback" not in done.stderr, done

@@ -202,7 +202,7 @@ def test_hosts_have_variables_of_their_own(cluster: Cluster, tmp_path: Path) -> 
     assert (first[b"SHARED"], second[b"SHARED"]) == (b"given", b"given")
 
 
-def test_the_environment_that_a_dry_run_shows_is_the_one_that_trainers_get(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_environment_that_a_dry_run_shows_is_the_one_that_workers_get(cluster: Cluster, tmp_path: Path) -> None:
     """What is planned is set, and what is to be taken out is not there."""
     script = tmp_path / "variables.py"
     script.write_text(SHOW)

@@ -177,12 +177,12 @@ def test_a_dry_run_starts_nothing_and_shows_what_a_run_gets(cluster: Cluster, sh
     assert [(pod["node_rank"], pod["host"], pod["address"]) for pod in planned["pods"]] == [
         (number, host.name, host.address) for number, host in enumerate(cluster)
     ]
-    trainers = [trainer for pod in planned["pods"] for trainer in pod["trainers"]]
-    assert [(trainer["rank"], trainer["local_rank"]) for trainer in trainers] == [(r, r % 2) for r in range(6)]
-    for trainer in trainers:
-        assert trainer["argv"][-2:] == ["--lr", "1"]
-        assert trainer["env"]["RANK"] == str(trainer["rank"])
-        assert trainer["env"]["PADDLE_CURRENT_ENDPOINT"] == trainer["endpoint"]
+    workers = [worker for pod in planned["pods"] for worker in pod["trainers"]]
+    assert [(worker["rank"], worker["local_rank"]) for worker in workers] == [(r, r % 2) for r in range(6)]
+    for worker in workers:
+        assert worker["argv"][-2:] == ["--lr", "1"]
+        assert worker["env"]["RANK"] == str(worker["rank"])
+        assert worker["env"]["PADDLE_CURRENT_ENDPOINT"] == worker["endpoint"]
     cluster.wait_idle()
 
 
@@ -200,8 +200,8 @@ def test_two_runs_at_once_do_not_touch_each_other(cluster: Cluster, tmp_path: Pa
         assert len(set(endpoints)) == 8
         first.interrupt()
         assert first.wait().status == 130
-        trainers = [p for host in cluster for p in host.processes() if str(p.argv[-1]).endswith("wait.py")]
-        assert len(trainers) == 4
+        workers = [p for host in cluster for p in host.processes() if str(p.argv[-1]).endswith("wait.py")]
+        assert len(workers) == 4
         assert second.popen.poll() is None
         second.interrupt()
         assert second.wait().status == 130

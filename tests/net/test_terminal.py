@@ -74,7 +74,7 @@ def test_progress_bars_stay_in_place_on_a_terminal(cluster: Cluster, bars: str) 
 
 
 def test_progress_bars_in_a_file_are_one_line(cluster: Cluster, bars: str) -> None:
-    """F48: their last state; the trainers' own bytes are to be had with --output plain."""
+    """F48: their last state; the workers' own bytes are to be had with --output plain."""
     done = cluster.mnspawn("--hosts", "h1,h2", "--nproc-per-node", "1", bars).check()
     for number in (1, 2):
         own = [line for line in done.raw_stdout.split(b"\n") if line.startswith(b"[h%d:" % number)]

@@ -1,4 +1,4 @@
-"""Everybody who may call: scripts, threads, loops, notebooks, trainers; interrupted, ended, fifty times in a row."""
+"""Everybody who may call: scripts, threads, loops, notebooks, workers; interrupted, ended, fifty times in a row."""
 
 import asyncio
 import json
@@ -160,7 +160,7 @@ def _has(path: Path, text: bytes) -> bool:
         return False
 
 
-def test_trainers_spawn_in_turn(here: Place) -> None:
+def test_workers_spawn_in_turn(here: Place) -> None:
     program = """
 def outer():
     return mnspawn.spawn(lambda rank: (rank, os.environ["WORLD_SIZE"]), nprocs=2, pass_rank=True).results()

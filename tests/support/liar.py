@@ -94,7 +94,7 @@ class Liar:
         elif heard == messages.PREPARE:
             self._channel.send(prepared(message))
         elif heard == messages.START:
-            self._ranks = [trainer["rank"] for trainer in message["trainers"]]
+            self._ranks = [worker["rank"] for worker in message["workers"]]
             for rank in self._ranks:
                 self._channel.send(started(rank))
         elif heard == messages.STOP:

@@ -16,7 +16,7 @@ from mnspawn.engine.audience import HIGH_WATER, Audience
 from mnspawn.engine.prepare import Preparation
 from mnspawn.engine.registry import KnownRun
 from mnspawn.errors import HostError
-from mnspawn.events import Event, RunStarting, Stream, TrainerExited, TrainerOutput, TrainerStarted
+from mnspawn.events import Event, RunStarting, Stream, WorkerExited, WorkerOutput, WorkerStarted
 from mnspawn.layout import ranks_of
 from mnspawn.logs.sinks import ConsoleSink
 from mnspawn.spawning.watcher import Watcher
@@ -73,7 +73,7 @@ def replay(hosts: int) -> Callable[[], object]:
 
 
 def pod(ranks: int) -> Callable[[], object]:
-    """A pod whose trainers end one by one, each seen in a turn of the agent's loop of its own."""
+    """A pod whose workers end one by one, each seen in a turn of the agent's loop of its own."""
 
     def work() -> None:
         machine = PodMachine(range(ranks), grace=10.0)
@@ -118,17 +118,17 @@ def output_behind_the_end(ranks: int) -> Callable[[], object]:
 
 def spawned(ranks: int) -> Callable[[], object]:
     """Ranks of a function that start and end, while somebody asks after each whether all run and whether one ended."""
-    trainers = [{"rank": rank, "local_rank": rank} for rank in range(ranks)]
+    workers = [{"rank": rank, "local_rank": rank} for rank in range(ranks)]
     watcher = Watcher(lambda process: None)
     watcher.owner = weakref.ref(watcher)  # type: ignore[arg-type]  # nobody asks it anything
-    watcher.on_event(RunStarting(0.0, "r", ranks, {"pods": [{"host": "a", "trainers": trainers}]}))
+    watcher.on_event(RunStarting(0.0, "r", ranks, {"pods": [{"host": "a", "trainers": workers}]}))
 
     def work() -> None:
         for rank in range(ranks):
-            watcher.on_event(TrainerStarted(0.0, "a", rank, rank, 100 + rank))
+            watcher.on_event(WorkerStarted(0.0, "a", rank, rank, 100 + rank))
             assert watcher.has_started is (rank == ranks - 1)
         for rank in range(ranks):
-            watcher.on_event(TrainerExited(0.0, "a", rank, rank, 100 + rank, 0, 1.0, False, False))
+            watcher.on_event(WorkerExited(0.0, "a", rank, rank, 100 + rank, 0, 1.0, False, False))
             assert len(watcher.ended) == rank + 1
 
     return work
@@ -223,11 +223,11 @@ async def test_a_chunk_of_output_pays_its_own_link_and_visits_no_other() -> None
 
 def ends(sink: ConsoleSink, ranks: int) -> Callable[[], object]:
     for rank in range(ranks):
-        sink.on_event(TrainerOutput(0.0, "a", rank, Stream.STDOUT, 0, b"half a line"))
+        sink.on_event(WorkerOutput(0.0, "a", rank, Stream.STDOUT, 0, b"half a line"))
 
     def work() -> None:
         for rank in range(ranks):
-            sink.on_event(TrainerExited(0.0, "a", rank, rank, 100 + rank, 0, 1.0, False, False))
+            sink.on_event(WorkerExited(0.0, "a", rank, rank, 100 + rank, 0, 1.0, False, False))
 
     return work
 

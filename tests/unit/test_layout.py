@@ -1,4 +1,4 @@
-from mnspawn.layout import Layout, Pod, Site, Trainer, assign, join_endpoint
+from mnspawn.layout import Layout, Pod, Site, Worker, assign, join_endpoint
 
 
 def site(host: str, count: int = 2, **options: object) -> Site:
@@ -7,9 +7,9 @@ def site(host: str, count: int = 2, **options: object) -> Site:
 
 def test_ranks_are_dense_and_contiguous_in_the_order_of_the_hosts() -> None:
     layout = assign([site("h3", 1), site("h1", 3), site("h2", 2)], 29500, 29501)
-    ranks = [(pod.node_rank, pod.host, [trainer.rank for trainer in pod.trainers]) for pod in layout.pods]
+    ranks = [(pod.node_rank, pod.host, [worker.rank for worker in pod.workers]) for pod in layout.pods]
     assert ranks == [(0, "h3", [0]), (1, "h1", [1, 2, 3]), (2, "h2", [4, 5])]
-    assert [trainer.local_rank for pod in layout.pods for trainer in pod.trainers] == [0, 0, 1, 2, 0, 1]
+    assert [worker.local_rank for pod in layout.pods for worker in pod.workers] == [0, 0, 1, 2, 0, 1]
     assert layout.world_size == 6
 
 
@@ -27,20 +27,20 @@ def test_ipv6_addresses_stand_in_brackets() -> None:
     assert assign([Site("a", "fd00::7", "eth0", (6070,))], 1, 2).endpoints == ("[fd00::7]:6070",)
 
 
-def test_each_trainer_gets_one_device_in_the_order_the_host_names_them() -> None:
+def test_each_worker_gets_one_device_in_the_order_the_host_names_them() -> None:
     layout = assign([site("h1", devices=(2, 3, 5), device_kind="gpu")], 1, 2)
-    assert [trainer.devices for trainer in layout.pods[0].trainers] == [(2,), (3,)]
+    assert [worker.devices for worker in layout.pods[0].workers] == [(2,), (3,)]
     assert layout.pods[0].device_kind == "gpu"
 
 
-def test_a_pod_with_fewer_devices_than_trainers_uses_none() -> None:
+def test_a_pod_with_fewer_devices_than_workers_uses_none() -> None:
     layout = assign([site("h1", devices=(0,), device_kind="gpu"), site("h2", devices=(0, 1), device_kind="gpu")], 1, 2)
-    assert [(pod.device_kind, [t.devices for t in pod.trainers]) for pod in layout.pods] == [
+    assert [(pod.device_kind, [t.devices for t in pod.workers]) for pod in layout.pods] == [
         ("cpu", [(), ()]),
         ("gpu", [(0,), (1,)]),
     ]
 
 
 def test_a_layout_is_a_value() -> None:
-    pod = Pod(0, "h1", "10.0.0.1", "eth0", "cpu", False, (Trainer(0, 0, "10.0.0.1:6070", ()),))
+    pod = Pod(0, "h1", "10.0.0.1", "eth0", "cpu", False, (Worker(0, 0, "10.0.0.1:6070", ()),))
     assert assign([site("h1", 1)], 29500, 29501) == Layout((pod,), ("10.0.0.1", 29500), 29501)

@@ -32,7 +32,7 @@ def plan(spec: LaunchSpec | None = None, *grounds: Ground) -> LaunchPlan:
 
 
 def env_of(plan: LaunchPlan, rank: int) -> dict[str, str]:
-    return next(pod.env | trainer.env for pod in plan.pods for trainer in pod.trainers if trainer.rank == rank)
+    return next(pod.env | worker.env for pod in plan.pods for worker in pod.workers if worker.rank == rank)
 
 
 def with_env(*env: tuple[str, str], program: Program = SCRIPT) -> LaunchSpec:
@@ -101,7 +101,7 @@ def test_without_a_known_interface_none_is_named() -> None:
     assert {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"} & env.keys() == set()
 
 
-def test_one_trainer_a_host_keeps_all_its_threads() -> None:
+def test_one_worker_a_host_keeps_all_its_threads() -> None:
     env = build(LaunchSpec("r1", SCRIPT), layout(nproc=1), (ground(), ground())).pods[0].env
     assert "OMP_NUM_THREADS" not in env
 
@@ -221,11 +221,11 @@ def test_describe_has_everything_a_rank_is_given() -> None:
     assert (shown["run"], shown["world_size"], shown["rendezvous"]) == ("r1", 4, "10.0.0.1:29500")
     pod = shown["pods"][1]
     assert (pod["node_rank"], pod["host"], pod["address"]) == (1, "h2", "10.0.0.2")
-    trainer = pod["trainers"][1]
-    assert (trainer["rank"], trainer["local_rank"], trainer["endpoint"]) == (3, 1, "10.0.0.2:6071")
-    assert trainer["devices"] == []
-    assert trainer["argv"] == ["/usr/bin/python3", "-u", "train.py", "a b"]
-    assert trainer["env"] == env_of(plan(spec), rank=3)
+    worker = pod["trainers"][1]
+    assert (worker["rank"], worker["local_rank"], worker["endpoint"]) == (3, 1, "10.0.0.2:6071")
+    assert worker["devices"] == []
+    assert worker["argv"] == ["/usr/bin/python3", "-u", "train.py", "a b"]
+    assert worker["env"] == env_of(plan(spec), rank=3)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_every_variable_that_a_contract_sets_is_told_and_never_its_value() -> No
         layout(),
         [Ground("python3", "/run", "/", environ=dict.fromkeys(WATCHED, "x"))],
     )
-    fixed = plain.pods[0].env | plain.pods[0].trainers[0].env
+    fixed = plain.pods[0].env | plain.pods[0].workers[0].env
     given = tuple((name, "s3cret") for name in fixed)
     told = notes(*given, contracts=("torch", "paddle", "jax", "tf", "ompi"))
     soft = {"PADDLE_DISTRI_BACKEND", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE"}  # unless set

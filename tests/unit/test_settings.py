@@ -7,7 +7,7 @@ import pytest
 from mnspawn.contract import DEFAULT
 from mnspawn.errors import UsageError
 from mnspawn.settings import EXCLUSIVE, OPTION, OPTIONS, Settings, resolve
-from mnspawn.settings_values import MOST_TRAINERS
+from mnspawn.settings_values import MOST_WORKERS
 from mnspawn_agent.protocol.messages import MAX_RANKS
 from mnspawn_inventory.fields import MAX_SLOTS
 
@@ -171,7 +171,7 @@ def test_what_is_no_name(said: str) -> None:
         resolve({"name": said}, {})
 
 
-def test_a_trainer_is_not_taken_for_its_run() -> None:
+def test_a_worker_is_not_taken_for_its_run() -> None:
     inside = {"MNSPAWN_RUN_ID": "r1", "MNSPAWN_HOSTS": "a,b", "MNSPAWN_GRACE": "3"}
     assert resolve({}, inside).hosts is None
     assert resolve({}, inside).grace == 3.0
@@ -383,5 +383,5 @@ def test_an_unknown_argument_is_named() -> None:
         resolve({"host": "a"}, {})
 
 
-def test_no_more_trainers_can_be_asked_for_than_an_agent_takes() -> None:
-    assert MOST_TRAINERS == MAX_SLOTS == MAX_RANKS
+def test_no_more_workers_can_be_asked_for_than_an_agent_takes() -> None:
+    assert MOST_WORKERS == MAX_SLOTS == MAX_RANKS

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import Container, Dict, List, NamedTuple, Optional, Sequence, Set, Union
 
 from ..protocol.exits import KILL_LIMIT
-from .trainer import SendSignal, TrainerMachine, TrainerState
+from .worker import SendSignal, WorkerMachine, WorkerState
 
 SCAN_FIRST = 0.01  # seconds to the second look at what is left; doubled up to SCAN_MOST
 SCAN_MOST = 0.25
@@ -13,8 +13,8 @@ SCAN_MOST = 0.25
 class PodState(Enum):
     PREPARED = "prepared"
     RUNNING = "running"
-    STOPPING = "stopping"  # trainers get TERM, grace, KILL
-    SWEEPING = "sweeping"  # trainers have ended: what else carries the run's mark?
+    STOPPING = "stopping"  # workers get TERM, grace, KILL
+    SWEEPING = "sweeping"  # workers have ended: what else carries the run's mark?
     DONE = "done"
 
 
@@ -29,13 +29,13 @@ MOVES: Dict[PodState, Dict[str, PodState]] = {
 
 
 class Sweep(NamedTuple):
-    """Find what is left of the pod outside its trainers; send it `signal` unless that is empty; report by `swept`."""
+    """Find what is left of the pod outside its workers; send it `signal` unless that is empty; report by `swept`."""
 
     signal: str
 
 
 class Ended(NamedTuple):
-    """A trainer ended; look at its streams and tell the controller."""
+    """A worker ended; look at its streams and tell the controller."""
 
     rank: int
 
@@ -51,24 +51,24 @@ Action = Union[SendSignal, Sweep, Ended, Finished]
 
 
 class PodMachine:
-    """Supervises the trainers of one host.
+    """Supervises the workers of one host.
 
     Args:
         ranks: of this pod.
-        grace: seconds between TERM and KILL when the pod stops itself because a trainer failed.
+        grace: seconds between TERM and KILL when the pod stops itself because a worker failed.
         stops_on_failure: False leaves that decision to the controller.
     """
 
     def __init__(self, ranks: Sequence[int], grace: float, stops_on_failure: bool = True) -> None:
         self.state = P.PREPARED
-        self.trainers = {rank: TrainerMachine(rank) for rank in ranks}
+        self.workers = {rank: WorkerMachine(rank) for rank in ranks}
         self._grace = grace
         self._stops_on_failure = stops_on_failure
         self._actions: List[Action] = []
-        # so that nothing that the driver asks for at each turn of its loop looks at all trainers
+        # so that nothing that the driver asks for at each turn of its loop looks at all workers
         self._alive = set(ranks)  # or not yet started
         self._has_failure = False
-        self._trainers_at: Optional[float] = None  # when the first of them needs `on_time`
+        self._workers_at: Optional[float] = None  # when the first of them needs `on_time`
         self._kill_at: Optional[float] = None
         self._killed_at: Optional[float] = None  # when the first KILL of all was sent
         self._give_up_at: Optional[float] = None  # on what the sweep has killed
@@ -92,15 +92,15 @@ class PodMachine:
         self._move("start")
 
     def spawned(self, rank: int, pid: int, now: float) -> None:
-        self.trainers[rank].spawned(pid, now)
+        self.workers[rank].spawned(pid, now)
 
     def spawn_failed(self, rank: int) -> None:
-        self.trainers[rank].spawn_failed()
+        self.workers[rank].spawn_failed()
         self._alive.discard(rank)
         self._has_failure = True
 
     def exited(self, rank: int, code: int) -> None:
-        self.trainers[rank].exited(code)
+        self.workers[rank].exited(code)
         self._alive.discard(rank)
         self._has_failure = self._has_failure or code != 0
         if self.state is not P.DONE:  # else it was given up, and that is told
@@ -109,7 +109,7 @@ class PodMachine:
     def settle(self, now: float) -> None:
         """Decide what follows from the deaths told since the last call.
 
-        Apart from `exited`, so that trainers that died together are all told before the first death stops the rest:
+        Apart from `exited`, so that workers that died together are all told before the first death stops the rest:
         a death that our own stop did not cause must not be marked as if it had.
         """
         if self._stops_on_failure and self.state is P.RUNNING and self._has_failure:
@@ -117,13 +117,13 @@ class PodMachine:
         self._look_for_end(now)
 
     def stop(self, now: float, grace: float) -> None:
-        """Stop every trainer; asking again can shorten the grace but never lengthen it."""
+        """Stop every worker; asking again can shorten the grace but never lengthen it."""
         before = self.state
         self._move("stop")
         if self.state is P.DONE:
             if before is P.PREPARED:
-                for trainer in self.trainers.values():
-                    trainer.stop(now, grace)
+                for worker in self.workers.values():
+                    worker.stop(now, grace)
                 self._finish([])
             return
         if self.state is P.SWEEPING:
@@ -131,17 +131,17 @@ class PodMachine:
                 self._kill_at = min(self._kill_at, now + grace)
             self._scan_at = now
             return
-        for trainer in self.trainers.values():
-            self._signal(trainer.stop(now, grace), now)
-        self._look_at_trainers()
+        for worker in self.workers.values():
+            self._signal(worker.stop(now, grace), now)
+        self._look_at_workers()
         self._kill_at = now + grace if self._kill_at is None else min(self._kill_at, now + grace)
         self._look_for_end(now)
 
-    def _look_at_trainers(self) -> None:
+    def _look_at_workers(self) -> None:
         """Time has passed for them, or they were stopped."""
-        self._alive = {rank for rank in self._alive if not self.trainers[rank].has_ended}
-        times = [self.trainers[rank].deadline for rank in self._alive]
-        self._trainers_at = min((time for time in times if time is not None), default=None)
+        self._alive = {rank for rank in self._alive if not self.workers[rank].has_ended}
+        times = [self.workers[rank].deadline for rank in self._alive]
+        self._workers_at = min((time for time in times if time is not None), default=None)
 
     def _signal(self, signals: Sequence[SendSignal], now: float) -> None:
         self._actions.extend(signals)
@@ -153,11 +153,11 @@ class PodMachine:
 
         Args:
             left: pids that were seen alive.
-            refused: those of them that may not be signalled. They have no more time than the trainers had.
+            refused: those of them that may not be signalled. They have no more time than the workers had.
         """
         if self.state is not P.SWEEPING:
             return
-        given_up = {t.pid for t in self.trainers.values() if t.state is TrainerState.GIVEN_UP}
+        given_up = {t.pid for t in self.workers.values() if t.state is WorkerState.GIVEN_UP}
         self._swept.update(pid for pid in left if pid not in given_up)
         limit = self._give_up_at
         if limit is not None and self._killed_at is not None and all(p in refused or p in given_up for p in left):
@@ -179,7 +179,7 @@ class PodMachine:
     def _look_for_end(self, now: float) -> None:
         if self.state in (P.RUNNING, P.STOPPING) and not self._alive:
             self._move("all_ended")
-            self._trainers_at = None
+            self._workers_at = None
             self._kill_at = now + self._grace if self._kill_at is None else max(now, self._kill_at)
             if self._kill_at <= now:
                 self._note_kill(now)
@@ -194,13 +194,13 @@ class PodMachine:
     @property
     def deadline(self) -> Optional[float]:
         """When to call `on_time`."""
-        return self._scan_at if self.state is P.SWEEPING else self._trainers_at
+        return self._scan_at if self.state is P.SWEEPING else self._workers_at
 
     def on_time(self, now: float) -> None:
-        if self._trainers_at is not None and now >= self._trainers_at:
+        if self._workers_at is not None and now >= self._workers_at:
             for rank in sorted(self._alive):
-                self._signal(self.trainers[rank].on_time(now), now)
-            self._look_at_trainers()
+                self._signal(self.workers[rank].on_time(now), now)
+            self._look_at_workers()
             self._look_for_end(now)
         if self.state is P.SWEEPING and self._scan_at is not None and now >= self._scan_at:
             self._scan_at = None

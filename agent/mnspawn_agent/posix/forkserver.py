@@ -1,7 +1,7 @@
-"""One interpreter per pod that imports what the trainers need and becomes all of them. Starts it, never waits for it.
+"""One interpreter per pod that imports what the workers need and becomes all of them. Starts it, never waits for it.
 
-The server is `trainer_main.py fork`. Its stdin is an unlinked file: first our requests (one JSON line), then, appended
-by the server, a line "rank pid" for each trainer that it made. It makes them by forking twice, so that the agent, the
+The server is `worker_main.py fork`. Its stdin is an unlinked file: first our requests (one JSON line), then, appended
+by the server, a line "rank pid" for each worker that it made. It makes them by forking twice, so that the agent, the
 nearest subreaper, adopts and reaps them, and then ends. Only then is the file read: no pipe can fill up.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Tuple
 from ..protocol.exits import from_wait_status, signal_name
 from . import spawner
 
-ARGUMENT = "fork"  # what trainer_main.py is told
+ARGUMENT = "fork"  # what worker_main.py is told
 
 
 class ForkServer:
@@ -22,18 +22,18 @@ class ForkServer:
     def __init__(self, folder: str) -> None:
         self.pid = 0
         self._folder = folder
-        self._trainers: List[Dict[str, Any]] = []
+        self._workers: List[Dict[str, Any]] = []
         self._fd = -1
         self._answers_at = 0
         self._ended: Dict[int, int] = {}
 
     def add(self, rank: int, env: Dict[str, str], paths: List[str]) -> None:
-        """A trainer to be made: what differs in its environment, and its stdout and stderr."""
-        self._trainers.append({"rank": rank, "env": env, "stdout": paths[0], "stderr": paths[1]})
+        """A worker to be made: what differs in its environment, and its stdout and stderr."""
+        self._workers.append({"rank": rank, "env": env, "stdout": paths[0], "stderr": paths[1]})
 
     def start(self, argv: List[str], env: Dict[str, str], workdir: str, stdout: int, stderr: int) -> None:
         """Start it; argv ends in ARGUMENT. Raises OSError, spawner.SpawnError."""
-        requests = json.dumps({"parent": os.getpid(), "trainers": self._trainers}).encode("ascii") + b"\n"
+        requests = json.dumps({"parent": os.getpid(), "workers": self._workers}).encode("ascii") + b"\n"
         self._fd, path = tempfile.mkstemp(dir=self._folder, prefix=".fork-")
         os.unlink(path)
         view = memoryview(requests)
@@ -49,7 +49,7 @@ class ForkServer:
         return self.pid in self._ended
 
     def collect(self) -> Tuple[List[Tuple[int, int]], str, Dict[int, int]]:
-        """After its end: (rank, pid) of every trainer that it made, how it ended, and the kept ends."""
+        """After its end: (rank, pid) of every worker that it made, how it ended, and the kept ends."""
         code = from_wait_status(self._ended.pop(self.pid))
         answers = os.pread(self._fd, os.fstat(self._fd).st_size, self._answers_at).decode("ascii", "replace")
         self.close()

@@ -1,4 +1,4 @@
-"""Outlives the agent to end its trainers when it dies hard; sleeps until then."""
+"""Outlives the agent to end its workers when it dies hard; sleeps until then."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from . import reaper, rundir
 def split(unneeded: Iterable[int] = ()) -> Tuple[int, int]:
     """Fork: the agent goes on in the child, this process becomes its guardian and never returns.
 
-    The kernel ends trainers when the agent dies (PR_SET_PDEATHSIG), but not what trainers started: those are adopted
+    The kernel ends workers when the agent dies (PR_SET_PDEATHSIG), but not what workers started: those are adopted
     by the guardian, their nearest subreaper, and ended by it.
 
     Args:

@@ -1,4 +1,4 @@
-"""Open files: the agent needs several per rank, a trainer finds the limit that its host gives."""
+"""Open files: the agent needs several per rank, a worker finds the limit that its host gives."""
 
 import resource
 from typing import List, Tuple
@@ -17,6 +17,6 @@ def raise_open_files() -> None:
 
 
 def restore_open_files() -> None:
-    """In a trainer, before it executes its program."""
+    """In a worker, before it executes its program."""
     if _given:
         resource.setrlimit(resource.RLIMIT_NOFILE, _given[0])

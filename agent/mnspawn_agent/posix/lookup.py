@@ -1,4 +1,4 @@
-"""Finds programs as a shell would, in the environment that a trainer gets and from the folder that it starts in."""
+"""Finds programs as a shell would, in the environment that a worker gets and from the folder that it starts in."""
 
 import os
 from typing import Optional

@@ -22,7 +22,7 @@ HEARD = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 INOTIFY_PAUSE = 0.1  # between two looks at files that nobody reads for now
 LONGEST_WAIT = 3600.0  # seconds: epoll takes no more than 24 days, and an orphan_grace may be longer
 ALIVE_PAUSE = 0.5  # between two looks at the link while something else is waited for
-OUTPUT_PAUSE = 0.004  # between two looks at output, so that a chatty trainer makes few frames instead of many
+OUTPUT_PAUSE = 0.004  # between two looks at output, so that a chatty worker makes few frames instead of many
 
 
 class Agent:
@@ -33,7 +33,7 @@ class Agent:
         guardian: (descriptor that tells the guardian the run, the guardian's pid).
         hello: fields of HELLO.
         root: folder that holds run directories; "" when there is none (the controller then lets us go).
-        starter: starts trainers: the module spawner, or what does the same.
+        starter: starts workers: the module spawner, or what does the same.
     """
 
     def __init__(

@@ -70,7 +70,7 @@ class MarkWriter:
             self._count += 1
             return True
         except OSError:
-            return False  # a full disk: the trainers' bytes matter more
+            return False  # a full disk: the workers' bytes matter more
 
     def _thin_out(self, now: float) -> bool:
         """Put a shorter file in the place of this one; False when the disk takes none."""

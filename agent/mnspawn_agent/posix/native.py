@@ -1,7 +1,7 @@
 """Text between wire and system: UTF-8 there, here what the host's locale makes of bytes. Only translates.
 
 Python 3.6 without a locale, as sshd often starts it, takes every name and value for ASCII; a locale may say Latin-1.
-Then an umlaut of the controller would not reach a trainer as the two bytes that it is.
+Then an umlaut of the controller would not reach a worker as the two bytes that it is.
 """
 
 import codecs

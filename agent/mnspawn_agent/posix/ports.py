@@ -1,4 +1,4 @@
-"""Ports for trainers: bound here, by the host that will use them, and held until they start."""
+"""Ports for workers: bound here, by the host that will use them, and held until they start."""
 
 import random
 import socket
@@ -14,7 +14,7 @@ class PortTaken(Exception):
 class HeldPorts:
     """Sockets that are bound and do nothing else: nobody can connect, nobody else can bind.
 
-    Between the release and the trainer's own bind a port looks free, and a trainer may never bind its own. So each port
+    Between the release and the worker's own bind a port looks free, and a worker may never bind its own. So each port
     also has a mark, a name that other agents of the host (of its network, whoever runs them) find taken as long as we
     live.
     """
@@ -28,7 +28,7 @@ class HeldPorts:
 
         Args:
             is_used_again: connections of an earlier server that the kernel keeps for a minute (TIME_WAIT) don't make it
-                taken. A trainer can then bind it only as servers do, with SO_REUSEADDR.
+                taken. A worker can then bind it only as servers do, with SO_REUSEADDR.
         """
         mark = _mark(port)
         if mark is None:
@@ -89,7 +89,7 @@ class HeldPorts:
             sock.close()
 
     def release(self) -> None:
-        """Give all ports to the trainers; the marks stay."""
+        """Give all ports to the workers; the marks stay."""
         for bound in self._held.values():
             for sock in bound:
                 sock.close()

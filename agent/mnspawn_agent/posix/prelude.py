@@ -1,4 +1,4 @@
-"""Runs a host's prelude: before the start to see what it leaves, then in front of every trainer. Looks nothing up."""
+"""Runs a host's prelude: before the start to see what it leaves, then in front of every worker. Looks nothing up."""
 
 import fcntl
 import os

@@ -100,7 +100,7 @@ class Preparation:
         return home if os.path.isdir(home) and os.access(home, os.X_OK) else "/"
 
     def _draft_environment(self) -> Dict[str, str]:
-        """A trainer's, as far as it is known by now: ports and addresses may still change."""
+        """A worker's, as far as it is known by now: ports and addresses may still change."""
         environ = without(os.environ, self.message["unset"])
         environ.update(self.message["env"])
         environ.update(reaper.mark_of(self.run, self.node_rank))

@@ -173,7 +173,7 @@ def kill_all(run: str, node_rank: int, spare: Set[int]) -> Tuple[List[int], Set[
 
 
 def send_to_group(pgid: int, name: str) -> bool:
-    """Send a signal to a trainer's group; False when we may signal nobody in it."""
+    """Send a signal to a worker's group; False when we may signal nobody in it."""
     try:
         os.killpg(pgid, getattr(signal, name))
     except OSError as error:

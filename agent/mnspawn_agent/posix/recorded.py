@@ -20,12 +20,12 @@ class Recorded:
     def __init__(self) -> None:
         self._paths: Dict[int, str] = {}
 
-    def expect(self, trainers: Sequence[Dict[str, Any]], folder: str) -> None:
+    def expect(self, workers: Sequence[Dict[str, Any]], folder: str) -> None:
         """Learn the paths. A file that the user has chosen is the user's own, and may be of another run."""
-        for trainer in trainers:
-            path = trainer["env"].get(VARIABLE, "")
+        for worker in workers:
+            path = worker["env"].get(VARIABLE, "")
             if os.path.dirname(path) == folder:
-                self._paths[trainer["rank"]] = path
+                self._paths[worker["rank"]] = path
 
     def of(self, rank: int) -> Tuple[Optional[str], str]:
         """What a rank has recorded, and why that can't be used if it can't."""

@@ -101,7 +101,7 @@ class RunDir:
         return path, os.open(path, flags, 0o600)
 
     def is_full(self) -> bool:
-        """The file system takes nothing more: then output of trainers is lost, and they may fail for it."""
+        """The file system takes nothing more: then output of workers is lost, and they may fail for it."""
         try:
             status = os.statvfs(self.path)
         except OSError:

@@ -1,4 +1,4 @@
-"""Starts one trainer: own session, dies with the agent, output into its files. Does not wait for it."""
+"""Starts one worker: own session, dies with the agent, output into its files. Does not wait for it."""
 
 import errno
 import os
@@ -61,7 +61,7 @@ def spawn(
 
 
 def settle() -> None:
-    """All trainers were started. Nothing is kept for them here; who starts them in another way may have to let go."""
+    """All workers were started. Nothing is kept for them here; who starts them in another way may have to let go."""
 
 
 def _become(

@@ -1,4 +1,4 @@
-"""Follows the files that trainers write their output to: which have more, and the next bytes from an offset."""
+"""Follows the files that workers write their output to: which have more, and the next bytes from an offset."""
 
 import os
 import time
@@ -18,7 +18,7 @@ TAIL_LINES = 20
 
 
 class Spool:
-    """One stream of one rank. Offsets count from the trainer's first byte, also when a file was cut short.
+    """One stream of one rank. Offsets count from the worker's first byte, also when a file was cut short.
 
     Args:
         cap: bytes that stay on the disk; older ones are given back to it (holes), offsets unchanged.
@@ -47,7 +47,7 @@ class Spool:
 
     def _mind_truncation(self) -> None:
         if os.fstat(self.fd).st_size < self.offset - self._base:
-            # a trainer truncated its own output (`> /dev/stdout`): what comes is new. Not seen when it has written
+            # a worker truncated its own output (`> /dev/stdout`): what comes is new. Not seen when it has written
             # more since than it had before: no file system tells that
             self._base = self.offset
 
@@ -222,7 +222,7 @@ class Spools:
 
 
 def tail_of(path: str) -> List[str]:
-    """The last lines of a file, as text that JSON can hold; none where a trainer removed it."""
+    """The last lines of a file, as text that JSON can hold; none where a worker removed it."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)

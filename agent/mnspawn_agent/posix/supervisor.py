@@ -8,7 +8,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Set
 
 from ..core.pod import Ended, Finished, PodMachine, PodState, Sweep
-from ..core.trainer import SendSignal, TrainerState
+from ..core.worker import SendSignal, WorkerState
 from ..protocol import messages
 from ..protocol.exits import from_wait_status
 from . import attach, buildlocks, forkserver, libc, native, probe, reaper, recorded, spawner
@@ -24,7 +24,7 @@ STDOUT = 1
 STDERR = 2
 RESULT = 3
 STREAMS = ((STDOUT, "out"), (STDERR, "err"), (RESULT, "result"))
-RESULT_VARIABLE = "MNSPAWN_RESULT_FILE"  # where a shipped function's trainer appends what it returns
+RESULT_VARIABLE = "MNSPAWN_RESULT_FILE"  # where a shipped function's worker appends what it returns
 
 
 class Supervisor:
@@ -35,7 +35,7 @@ class Supervisor:
         guardian: pid that is ours but no part of the pod.
         root: folder that holds run directories.
         meanwhile: called now and then while something takes long.
-        starter: starts trainers: the module spawner, or what does the same.
+        starter: starts workers: the module spawner, or what does the same.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Supervisor:
         self._prepared.folder.write_plan(about, self.run, self.node_rank, self._prepared.ranks, self.grace)
         self._is_disk_full = False
         self._ranks_by_pid: Dict[int, int] = {}
-        self._forks: Optional[forkserver.ForkServer] = None  # until it has made the trainers
+        self._forks: Optional[forkserver.ForkServer] = None  # until it has made the workers
         self._errors: Dict[int, str] = {}
         self._recorded = recorded.Recorded()
         self._stopped_for: Optional[str] = None  # "asked" by somebody on the host, or "orphaned"
@@ -106,9 +106,9 @@ class Supervisor:
             at=self._now(),
         )
 
-    # -- trainers --------------------------------------------------------------------------------------------------
+    # -- workers --------------------------------------------------------------------------------------------------
     def start(self, message: Dict[str, Any]) -> None:
-        """Give the ports free and start every trainer."""
+        """Give the ports free and start every worker."""
         prepared, pod = self._prepared, self.pod
         if pod.state is not PodState.PREPARED or prepared.reasons:
             return  # stopped meanwhile, or refused
@@ -128,16 +128,16 @@ class Supervisor:
             libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
         known = [
             t
-            for t in native.inward(message["trainers"])
-            if t["rank"] in pod.trainers and not pod.trainers[t["rank"]].has_ended
+            for t in native.inward(message["workers"])
+            if t["rank"] in pod.workers and not pod.workers[t["rank"]].has_ended
         ]
         self._recorded.expect(known, prepared.folder.path)
         argv = native.inward(message["argv"])
         if message["is_forked"] and known and sys.platform.startswith("linux"):
             self._fork(known, argv, base)
         else:
-            for trainer in known:
-                self._spawn(trainer["rank"], argv, dict(base, **trainer["env"]))
+            for worker in known:
+                self._spawn(worker["rank"], argv, dict(base, **worker["env"]))
                 self._meanwhile()
             self._starter.settle()
         pod.settle(self._now())
@@ -183,21 +183,21 @@ class Supervisor:
         self._errors[rank] = error = native.outward(error)
         self.say(messages.NOT_STARTED, rank=rank, at=self._now(), error=error)
 
-    def _fork(self, trainers: List[Dict[str, Any]], argv: List[str], base: Dict[str, str]) -> None:
-        """Let one interpreter become all trainers; they count as started when it has made them."""
+    def _fork(self, workers: List[Dict[str, Any]], argv: List[str], base: Dict[str, str]) -> None:
+        """Let one interpreter become all workers; they count as started when it has made them."""
         server = forkserver.ForkServer(self._prepared.folder.path)
         outputs: List[int] = []
         try:
-            for trainer in trainers:
-                paths = self._open_streams(trainer["rank"], outputs)
+            for worker in workers:
+                paths = self._open_streams(worker["rank"], outputs)
                 own = {RESULT_VARIABLE: paths[-1]} if len(paths) >= RESULT else {}
-                server.add(trainer["rank"], dict(trainer["env"], **own), paths)
-            # what is said while it imports stands before the first trainer's own output
+                server.add(worker["rank"], dict(worker["env"], **own), paths)
+            # what is said while it imports stands before the first worker's own output
             server.start(*self._prepared.command_of(argv + [forkserver.ARGUMENT], base), outputs[0], outputs[1])
         except (OSError, spawner.SpawnError) as error:
             server.close()
-            for trainer in trainers:
-                self._note_not_started(trainer["rank"], str(error))
+            for worker in workers:
+                self._note_not_started(worker["rank"], str(error))
         else:
             self._forks = server
         finally:
@@ -205,16 +205,16 @@ class Supervisor:
                 os.close(fd)
 
     def _take_forks(self, server: forkserver.ForkServer, ended: Dict[int, int]) -> Dict[int, int]:
-        """Learn the trainers' pids once the server has ended; gives the ends that came meanwhile."""
+        """Learn the workers' pids once the server has ended; gives the ends that came meanwhile."""
         if not server.take(ended):
             return {}
         self._forks = None
         made, how, kept = server.collect()
         for rank, pid in made:
-            if self.pod.trainers[rank].state is TrainerState.PENDING:  # else stopped meanwhile: the sweep ends it
+            if self.pod.workers[rank].state is WorkerState.PENDING:  # else stopped meanwhile: the sweep ends it
                 self._note_started(rank, pid)
-        for rank, trainer in self.pod.trainers.items():
-            if trainer.state is TrainerState.PENDING:
+        for rank, worker in self.pod.workers.items():
+            if worker.state is WorkerState.PENDING:
                 self._note_not_started(rank, "the process that was to become it ended before, with %s" % how)
         return kept
 
@@ -246,14 +246,14 @@ class Supervisor:
         self.stop(grace)
 
     def pass_signal(self, name: str, ranks: Optional[List[int]]) -> None:
-        """Send a signal to the groups of trainers that run."""
+        """Send a signal to the groups of workers that run."""
         if name not in PASSED_ON:
             self._notice("signal %s is not passed on" % name)
             return
-        for rank, trainer in self.pod.trainers.items():
-            is_meant = trainer.pid and not trainer.has_ended and (ranks is None or rank in ranks)
-            if is_meant and not reaper.send_to_group(trainer.pid, name):
-                for pid, reason in reaper.why_alive([trainer.pid]):
+        for rank, worker in self.pod.workers.items():
+            is_meant = worker.pid and not worker.has_ended and (ranks is None or rank in ranks)
+            if is_meant and not reaper.send_to_group(worker.pid, name):
+                for pid, reason in reaper.why_alive([worker.pid]):
                     self._notice("rank %d (pid %d) %s" % (rank, pid, reason))
 
     def on_time(self, now: float) -> None:
@@ -288,11 +288,11 @@ class Supervisor:
 
     # -- what the controller is told -------------------------------------------------------------------------------
     def _tell_exit(self, rank: int) -> None:
-        trainer = self.pod.trainers[rank]
+        worker = self.pod.workers[rank]
         now = self._now()
         sizes: List[List[int]] = []
         tail: List[str] = []
-        raised, problem = self._recorded.of(rank) if trainer.code and not trainer.was_stopped else (None, "")
+        raised, problem = self._recorded.of(rank) if worker.code and not worker.was_stopped else (None, "")
         if problem:
             self._notice(problem)
         for spool in self.spools.of(rank):
@@ -303,13 +303,13 @@ class Supervisor:
         self.say(
             messages.EXITED,
             rank=rank,
-            pid=trainer.pid,
-            code=trainer.code,
+            pid=worker.pid,
+            code=worker.code,
             at=now,
-            seconds=now - trainer.started_at,
-            stopped=trainer.was_stopped,
-            killed=trainer.was_killed,
-            outlived_term=trainer.outlived_term,
+            seconds=now - worker.started_at,
+            stopped=worker.was_stopped,
+            killed=worker.was_killed,
+            outlived_term=worker.outlived_term,
             is_disk_full=self._is_disk_full or self._prepared.folder.is_full(),
             sizes=sizes,
             tail=tail,
@@ -341,16 +341,16 @@ class Supervisor:
         )
 
     def _write_status(self, state: str, **more: Any) -> None:
-        trainers = [
+        workers = [
             {
                 "rank": rank,
-                "pid": trainer.pid,
-                "state": trainer.state.value,
-                "code": trainer.code,
-                "stopped": trainer.was_stopped,
+                "pid": worker.pid,
+                "state": worker.state.value,
+                "code": worker.code,
+                "stopped": worker.was_stopped,
                 "error": self._errors.get(rank),
             }
-            for rank, trainer in sorted(self.pod.trainers.items())
+            for rank, worker in sorted(self.pod.workers.items())
         ]
         status = dict(
             more,
@@ -360,7 +360,7 @@ class Supervisor:
             agent=os.getpid(),
             time=time.time(),
             stop=self._stopped_for,
-            trainers=trainers,
+            trainers=workers,
         )
         try:
             self._prepared.folder.write_status(status)

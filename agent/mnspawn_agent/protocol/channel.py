@@ -40,7 +40,7 @@ class BlobChunk(NamedTuple):
 
 
 class OutputChunk(NamedTuple):
-    """A piece of a trainer's stream. After a reconnect it can be one that came before: compare offsets."""
+    """A piece of a worker's stream. After a reconnect it can be one that came before: compare offsets."""
 
     rank: int
     stream: int

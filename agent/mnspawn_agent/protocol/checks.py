@@ -6,7 +6,7 @@ Check = Callable[[Any], bool]
 
 MAX_COUNT = 1 << 63  # offsets and sizes of files are off_t
 MAX_RANK = 1 << 32  # as the head of an output frame holds it
-MAX_RANKS = 4096  # trainers on one host; more is a mistake
+MAX_RANKS = 4096  # workers on one host; more is a mistake
 MAX_PID = 1 << 31  # pid_t; Linux stays below 1 << 22
 MAX_SECONDS = 1e10  # 300 years: no process runs and no system is up for longer
 MAX_TIME = 2.5e11  # seconds since the epoch: behind it, dates have no year that can be written

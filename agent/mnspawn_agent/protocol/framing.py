@@ -9,7 +9,7 @@ MAX_BODY = 64 << 20  # the largest is a START with all that execve takes (6 MiB)
 # kinds
 CONTROL = 1  # JSON message, sequenced
 BLOB = 2  # piece of a file on its way to the host, sequenced
-OUTPUT = 3  # piece of a trainer's stream, not sequenced: it is asked for again by its offset
+OUTPUT = 3  # piece of a worker's stream, not sequenced: it is asked for again by its offset
 BEAT = 4  # acknowledgement, heartbeat, clock and credit in one, not sequenced: only the newest counts
 SYNC = 5  # first frame on a new wire of an old session, not sequenced
 

@@ -49,9 +49,9 @@ HELLO = "hello"  # the agent is up; facts of the host
 NEED = "need"  # the host lacks these files: send them as blobs
 PREPARED = "prepared"  # everything is there, ports are held: START may come
 REFUSED = "refused"  # the plan can't be run on this host
-STARTED = "started"  # a trainer runs
-NOT_STARTED = "not_started"  # a trainer could not be started
-EXITED = "exited"  # a trainer ended; its streams have these sizes
+STARTED = "started"  # a worker runs
+NOT_STARTED = "not_started"  # a worker could not be started
+EXITED = "exited"  # a worker ended; its streams have these sizes
 DONE = "done"  # nothing of the pod is left, or these processes would not go
 LEFT = "left"  # bytes of a stream that stay in their file, as SKIP asked
 LOST_OUTPUT = "lost_output"  # bytes of a stream that nobody can have any more
@@ -66,7 +66,7 @@ NOTICE = "notice"  # one line for people
 PREPARE = "prepare"
 START = "start"
 STOP = "stop"  # TERM, grace, KILL; grace 0 kills
-SIGNAL = "signal"  # pass a signal to trainers
+SIGNAL = "signal"  # pass a signal to workers
 SKIP = "skip"  # nobody reads these streams any more: leave them in their files
 DETACH = "detach"  # go on without a controller, for as long as it takes
 WATCH = "watch"  # to a watcher: which streams from where
@@ -96,7 +96,7 @@ def _is_argv(value: Any) -> bool:
     return bool(value) and list_of(is_text, MAX_WORDS)(value)
 
 
-def _is_trainer(value: Any) -> bool:
+def _is_worker(value: Any) -> bool:
     return (
         isinstance(value, dict)
         and is_count(value.get("rank"))
@@ -186,7 +186,7 @@ SHAPES: Dict[str, Dict[str, Check]] = {
         "env": is_environment,
         "files": list_of(pair_of(is_file_name, is_content)),
         "argv": _is_argv,
-        "trainers": list_of(_is_trainer, MAX_RANKS),
+        "workers": list_of(_is_worker, MAX_RANKS),
         "is_forked": is_bool,
     },
     STOP: {"grace": is_seconds},

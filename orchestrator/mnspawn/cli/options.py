@@ -23,7 +23,7 @@ ARGS = "Its arguments, byte for byte."
 
 EXAMPLES = """Examples:
   mnspawn --sandbox 2 --nproc-per-node 2 train.py   try it on this machine
-  mnspawn --hosts gpu-01,gpu-02 train.py --lr 0.1   a trainer per accelerator
+  mnspawn --hosts gpu-01,gpu-02 train.py --lr 0.1   a worker per accelerator
   mnspawn --hostfile hosts -m package.train         a module
   mnspawn -H a:4,b:2 --dry-run train.py             look first"""
 

@@ -126,9 +126,9 @@ def status_of(pods: Sequence[PodStatus | None]) -> int | None:
     done = [pod for pod in pods if pod is not None and pod.state == "done"]
     if len(done) < len(pods):
         return None
-    trainers = [trainer for pod in done for trainer in pod.trainers]
-    failed = [trainer for trainer in trainers if not trainer.stopped and trainer.code != 0]
-    if not failed and not any(trainer.stopped for trainer in trainers):
+    workers = [worker for pod in done for worker in pod.workers]
+    failed = [worker for worker in workers if not worker.stopped and worker.code != 0]
+    if not failed and not any(worker.stopped for worker in workers):
         return ExitStatus.OK
     if not failed:
         causes = {pod.stop for pod in done}

@@ -83,16 +83,16 @@ def plan_lines(plan: Mapping[str, Any]) -> list[str]:
         if pod.get("prelude"):
             lines.append("  prelude, before each rank:")
             lines += [f"    {visible(line)}" for line in pod["prelude"].splitlines()]
-        shared = set.intersection(*(set(trainer["env"].items()) for trainer in pod["trainers"]))
-        for trainer in pod["trainers"]:
-            devices = ",".join(str(device) for device in trainer["devices"]) or "none"
+        shared = set.intersection(*(set(worker["env"].items()) for worker in pod["trainers"]))
+        for worker in pod["trainers"]:
+            devices = ",".join(str(device) for device in worker["devices"]) or "none"
             lines.append(
-                f"  rank {trainer['rank']}: local rank {trainer['local_rank']}, endpoint {trainer['endpoint']},"
+                f"  rank {worker['rank']}: local rank {worker['local_rank']}, endpoint {worker['endpoint']},"
                 f" devices {devices}"
             )
-            lines.append("    " + " ".join(shown(word) for word in trainer["argv"]))
+            lines.append("    " + " ".join(shown(word) for word in worker["argv"]))
             lines += _variables(
-                item for item in trainer["env"].items() if item not in shared or len(pod["trainers"]) == 1
+                item for item in worker["env"].items() if item not in shared or len(pod["trainers"]) == 1
             )
         if len(pod["trainers"]) > 1:
             lines.append("  all ranks of this host:")

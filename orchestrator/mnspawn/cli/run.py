@@ -26,7 +26,7 @@ def perform(settings: Settings, words: Sequence[str]) -> int:
 
     Raises:
         UsageError: what was given can't be used.
-        MnspawnError: no trainer was started.
+        MnspawnError: no worker was started.
     """
     if settings.json and not settings.dry_run and settings.origin("json").layer == "argument":
         raise UsageError("expected --dry-run with it", place="--json", hint="--events FILE tells of a run in JSON")

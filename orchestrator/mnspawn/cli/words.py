@@ -22,14 +22,14 @@ from mnspawn.events import (
     OutputLost,
     RunStarting,
     RunStopping,
-    TrainerExited,
-    TrainerStarted,
+    WorkerExited,
+    WorkerStarted,
 )
 from mnspawn.logs.fold import rank_set
 from mnspawn.report import RankOutcome, RunReport
 
 RAISED_LINES = 5  # of an exception's message after the first
-TAIL_LINES = 20  # of the failed trainer's stderr: a traceback with its message
+TAIL_LINES = 20  # of the failed worker's stderr: a traceback with its message
 LONGEST_TEXT = 300  # of a command line or a host's error among words of ours, in characters; --json has them whole
 LONGEST_LINE = 1000  # of a tail, in characters: a 64 KiB line would push everything else off the screen
 ASKED_FOR = frozenset(
@@ -145,7 +145,7 @@ class EventWording:
 
     Arguments:
         host_count: how many hosts take part, for the live line.
-        verbosity: 0 tells what a user must know, 1 every step, 2 every trainer's steps as well.
+        verbosity: 0 tells what a user must know, 1 every step, 2 every worker's steps as well.
     """
 
     def __init__(self, host_count: int, verbosity: int = 0) -> None:
@@ -155,7 +155,7 @@ class EventWording:
         self._failed = 0
 
     def live(self, event: Event) -> str | None:
-        """The progress of connecting; nothing once trainers start or the run stops."""
+        """The progress of connecting; nothing once workers start or the run stops."""
         match event:
             case HostConnected():
                 self._connected += 1
@@ -180,7 +180,7 @@ class EventWording:
         if text is None and self._verbosity >= 1:
             text = _step(event)
         if text is None and self._verbosity >= 2:
-            text = _trainer_step(event)
+            text = _worker_step(event)
         return None if text is None else f"mnspawn: {visible(text)}"
 
     def _important(self, event: Event) -> str | None:
@@ -215,20 +215,20 @@ def _step(event: Event) -> str | None:
             return f"{host}: {message}"
         case RunStarting(run=run, world_size=world_size):
             return f"run {run}: starting {counted(world_size, 'rank')}"
-        case TrainerExited(host=host, rank=rank, code=code, seconds=seconds, stopped=False) if code:
+        case WorkerExited(host=host, rank=rank, code=code, seconds=seconds, stopped=False) if code:
             return f"{host}: rank {rank}: {cause(code)} after {duration(seconds)}"
         case HostStopped(host=host, swept=swept) if swept:
-            return f"{host}: ended {swept} processes that had left their trainer's group"
+            return f"{host}: ended {swept} processes that had left their worker's group"
         case HostStopped(host=host):
             return f"{host}: nothing of the run is left"
     return None
 
 
-def _trainer_step(event: Event) -> str | None:
+def _worker_step(event: Event) -> str | None:
     match event:
-        case TrainerStarted(host=host, rank=rank, pid=pid):
+        case WorkerStarted(host=host, rank=rank, pid=pid):
             return f"{host}: rank {rank}: started, pid {pid}"
-        case TrainerExited(host=host, rank=rank, code=code, seconds=seconds, stopped=stopped):
+        case WorkerExited(host=host, rank=rank, code=code, seconds=seconds, stopped=stopped):
             return f"{host}: rank {rank}: {'stopped: ' if stopped else ''}{cause(code)} after {duration(seconds)}"
     return None
 

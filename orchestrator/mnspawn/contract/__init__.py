@@ -1,4 +1,4 @@
-"""What a trainer finds in its environment: pure functions of the layout, one module per framework.
+"""What a worker finds in its environment: pure functions of the layout, one module per framework.
 
 `--contract` chooses among REGISTRY; mnspawn's own variables are set whatever is chosen.
 """

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from mnspawn.layout import Layout, Pod, Trainer
+from mnspawn.layout import Layout, Pod, Worker
 
 # Linux limits one "NAME=value" to 128 KiB, and one argv string too (MAX_ARG_STRLEN, execve(2)). Lists that grow with
 # the cluster move to a file well before; the number is that of Paddle's own launcher (PADDLE_ENV_LIMIT_LEN).
@@ -61,7 +61,7 @@ def depict(
         hosts=",".join(pod.host for pod in layout.pods),
         given=given,
         words=words,
-        is_one_each=len(layout.pods) > 1 and all(len(pod.trainers) == 1 for pod in layout.pods),
+        is_one_each=len(layout.pods) > 1 and all(len(pod.workers) == 1 for pod in layout.pods),
         attempt=attempt,
         max_restarts=max_restarts,
     )
@@ -69,7 +69,7 @@ def depict(
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What all trainers of one pod have in common.
+    """What all workers of one pod have in common.
 
     Attributes:
         env: variables that say who is who: they win over everything else.
@@ -87,15 +87,15 @@ def _nothing_shared(scene: Scene, pod: Pod) -> Share:
     return Share()
 
 
-def _nothing_own(scene: Scene, pod: Pod, trainer: Trainer) -> dict[str, str]:
+def _nothing_own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
     return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What one framework expects to find: `shared` holds for a pod's trainers, `own` differs from rank to rank."""
+    """What one framework expects to find: `shared` holds for a pod's workers, `own` differs from rank to rank."""
 
     name: str
     summary: str
     shared: Callable[[Scene, Pod], Share] = _nothing_shared
-    own: Callable[[Scene, Pod, Trainer], dict[str, str]] = _nothing_own
+    own: Callable[[Scene, Pod, Worker], dict[str, str]] = _nothing_own

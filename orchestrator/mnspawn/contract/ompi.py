@@ -4,7 +4,7 @@ Real MPI programs do not start with these: they need MPI's own runtime.
 """
 
 from mnspawn.contract.base import Contract, Scene, Share
-from mnspawn.layout import Pod, Trainer
+from mnspawn.layout import Pod, Worker
 
 
 def shared(scene: Scene, pod: Pod) -> Share:
@@ -12,18 +12,18 @@ def shared(scene: Scene, pod: Pod) -> Share:
     return Share(
         {
             "OMPI_COMM_WORLD_SIZE": str(scene.world_size),
-            "OMPI_COMM_WORLD_LOCAL_SIZE": str(len(pod.trainers)),
+            "OMPI_COMM_WORLD_LOCAL_SIZE": str(len(pod.workers)),
             "OMPI_UNIVERSE_SIZE": str(scene.world_size),
         }
     )
 
 
-def own(scene: Scene, pod: Pod, trainer: Trainer) -> dict[str, str]:
+def own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
     """The ranks. Open MPI's NODE_RANK counts the processes of one node over all its jobs; it does not number nodes."""
     return {
-        "OMPI_COMM_WORLD_RANK": str(trainer.rank),
-        "OMPI_COMM_WORLD_LOCAL_RANK": str(trainer.local_rank),
-        "OMPI_COMM_WORLD_NODE_RANK": str(trainer.local_rank),
+        "OMPI_COMM_WORLD_RANK": str(worker.rank),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(worker.local_rank),
+        "OMPI_COMM_WORLD_NODE_RANK": str(worker.local_rank),
     }
 
 

@@ -1,7 +1,7 @@
 """mnspawn's own variables: set on every rank, whatever contracts are chosen. Pure."""
 
 from mnspawn.contract.base import LONGEST_LIST, Contract, Scene, Share
-from mnspawn.layout import Pod, Trainer
+from mnspawn.layout import Pod, Worker
 
 _HOSTS_FILE = "hosts"
 NAMES = frozenset(
@@ -18,7 +18,7 @@ def _shared(scene: Scene, pod: Pod) -> Share:
         "MNSPAWN_RUN_ID": scene.run,
         "MNSPAWN_NODE_RANK": str(pod.node_rank),
         "MNSPAWN_WORLD_SIZE": str(scene.world_size),
-        "MNSPAWN_LOCAL_WORLD_SIZE": str(len(pod.trainers)),
+        "MNSPAWN_LOCAL_WORLD_SIZE": str(len(pod.workers)),
         "MNSPAWN_HOST": pod.host,
         "MNSPAWN_ATTEMPT": str(scene.attempt),
     }
@@ -28,8 +28,8 @@ def _shared(scene: Scene, pod: Pod) -> Share:
     return Share(env, files=((_HOSTS_FILE, scene.hosts.replace(",", "\n") + "\n"),))
 
 
-def _own(scene: Scene, pod: Pod, trainer: Trainer) -> dict[str, str]:
-    return {"MNSPAWN_RANK": str(trainer.rank), "MNSPAWN_LOCAL_RANK": str(trainer.local_rank)}
+def _own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
+    return {"MNSPAWN_RANK": str(worker.rank), "MNSPAWN_LOCAL_RANK": str(worker.local_rank)}
 
 
 OURS = Contract("mnspawn", "MNSPAWN_RUN_ID, MNSPAWN_RANK, ...; always set", _shared, _own)

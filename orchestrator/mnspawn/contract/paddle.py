@@ -1,10 +1,10 @@
-"""What Paddle's launchers give their trainers: PADDLE_* and FLAGS_selected_*. Pure."""
+"""What Paddle's launchers give their workers: PADDLE_* and FLAGS_selected_*. Pure."""
 
 import json
 from functools import lru_cache
 
 from mnspawn.contract.base import LONGEST_LIST, Contract, Scene, Share
-from mnspawn.layout import Pod, Trainer
+from mnspawn.layout import Pod, Worker
 
 _BACKUP_FILE = "paddle_env.json"
 
@@ -18,7 +18,7 @@ def _shared(scene: Scene, pod: Pod) -> Share:
     env = {
         "PADDLE_TRAINERS_NUM": str(scene.world_size),
         "PADDLE_GLOBAL_SIZE": str(scene.world_size),
-        "PADDLE_LOCAL_SIZE": str(len(pod.trainers)),
+        "PADDLE_LOCAL_SIZE": str(len(pod.workers)),
         "PADDLE_NNODES": str(len(scene.layout.pods)),
     }
     defaults = _backend(pod.device_kind)
@@ -26,7 +26,7 @@ def _shared(scene: Scene, pod: Pod) -> Share:
         return Share(env | {"PADDLE_TRAINER_ENDPOINTS": scene.endpoints}, defaults)
     env["PADDLE_BACKUP_ENV_PATH"] = scene.path(pod, _BACKUP_FILE)
     # Paddle's C++ store never opens that file: it needs the address of rank 0 in the environment.
-    env["PADDLE_MASTER"] = scene.layout.pods[0].trainers[0].endpoint
+    env["PADDLE_MASTER"] = scene.layout.pods[0].workers[0].endpoint
     return Share(env, defaults, ((_BACKUP_FILE, _backup(scene.endpoints)),))
 
 
@@ -37,17 +37,17 @@ def _backend(kind: str) -> dict[str, str]:
     return {} if kind in ("gpu", "xpu") else {"PADDLE_DISTRI_BACKEND": "xccl", "PADDLE_XCCL_BACKEND": kind}
 
 
-def _own(scene: Scene, pod: Pod, trainer: Trainer) -> dict[str, str]:
-    rank, local_rank = str(trainer.rank), str(trainer.local_rank)
+def _own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
+    rank, local_rank = str(worker.rank), str(worker.local_rank)
     env = {
         "PADDLE_TRAINER_ID": rank,
         "PADDLE_GLOBAL_RANK": rank,
         "PADDLE_RANK_IN_NODE": local_rank,
         "PADDLE_LOCAL_RANK": local_rank,
-        "PADDLE_CURRENT_ENDPOINT": trainer.endpoint,
+        "PADDLE_CURRENT_ENDPOINT": worker.endpoint,
     }
-    if trainer.devices:  # positions inside the host's visible list
-        env[f"FLAGS_selected_{pod.device_kind}s"] = ",".join(map(str, trainer.devices))
+    if worker.devices:  # positions inside the host's visible list
+        env[f"FLAGS_selected_{pod.device_kind}s"] = ",".join(map(str, worker.devices))
     return env
 
 

@@ -3,13 +3,13 @@
 import json
 
 from mnspawn.contract.base import Contract, Scene
-from mnspawn.layout import Pod, Trainer
+from mnspawn.layout import Pod, Worker
 
 
-def _own(scene: Scene, pod: Pod, trainer: Trainer) -> dict[str, str]:
+def _own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
     config = {
         "cluster": {"worker": scene.endpoints.split(",")},
-        "task": {"type": "worker", "index": trainer.rank},
+        "task": {"type": "worker", "index": worker.rank},
     }
     return {"TF_CONFIG": json.dumps(config, separators=(",", ":"))}
 

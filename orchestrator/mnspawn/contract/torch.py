@@ -2,7 +2,7 @@
 
 from mnspawn.contract import torchrun
 from mnspawn.contract.base import Contract, Scene, Share
-from mnspawn.layout import Pod, Trainer
+from mnspawn.layout import Pod, Worker
 
 
 def _shared(scene: Scene, pod: Pod) -> Share:
@@ -11,7 +11,7 @@ def _shared(scene: Scene, pod: Pod) -> Share:
         "MASTER_ADDR": address,
         "MASTER_PORT": str(port),
         "WORLD_SIZE": str(scene.world_size),
-        "LOCAL_WORLD_SIZE": str(len(pod.trainers)),
+        "LOCAL_WORLD_SIZE": str(len(pod.workers)),
         "GROUP_RANK": str(pod.node_rank),
         "GROUP_WORLD_SIZE": str(len(scene.layout.pods)),
         "NODE_RANK": str(pod.node_rank),  # Lightning's word for GROUP_RANK
@@ -29,19 +29,19 @@ def _shared(scene: Scene, pod: Pod) -> Share:
     }
     if not pod.has_accelerators:
         defaults["ACCELERATE_USE_CPU"] = "true"  # else Accelerate makes no group there: each rank trains alone
-    if len(pod.trainers) > 1:
-        defaults["OMP_NUM_THREADS"] = "1"  # else each trainer starts a thread per core
+    if len(pod.workers) > 1:
+        defaults["OMP_NUM_THREADS"] = "1"  # else each worker starts a thread per core
     return Share(env, defaults)
 
 
-def _own(scene: Scene, pod: Pod, trainer: Trainer) -> dict[str, str]:
+def _own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
     env = {
-        "RANK": str(trainer.rank),
-        "LOCAL_RANK": str(trainer.local_rank),
-        "ROLE_RANK": str(trainer.rank),
+        "RANK": str(worker.rank),
+        "LOCAL_RANK": str(worker.local_rank),
+        "ROLE_RANK": str(worker.rank),
     }
     if "TORCHELASTIC_ERROR_FILE" not in scene.given[pod.node_rank]:
-        env["TORCHELASTIC_ERROR_FILE"] = scene.path(pod, f"error.{trainer.local_rank}.json")
+        env["TORCHELASTIC_ERROR_FILE"] = scene.path(pod, f"error.{worker.local_rank}.json")
     return env
 
 

@@ -38,7 +38,7 @@ def meeting(scene: Scene, pod: Pod) -> dict[str, str]:
 
 def advice(words: tuple[str, ...], layout: Layout) -> tuple[str, ...]:
     """A note where every rank starts a torchrun, which is seldom meant where hosts have more than one rank."""
-    most = max(len(pod.trainers) for pod in layout.pods)
+    most = max(len(pod.workers) for pod in layout.pods)
     parts = _parts_of(words)
     if most == 1 or not any(part.rpartition("/")[2] in _LAUNCHERS for part in parts) or _TOLD.search(" ".join(parts)):
         return ()

@@ -13,7 +13,7 @@ from mnspawn_agent.protocol.checks import MAX_LINE, MAX_SECONDS, MAX_TIME, is_te
 T = TypeVar("T")
 
 MOST_CPUS = 1 << 20  # the largest machines have some thousands
-MOST_DEVICES = 4096  # as many as trainers
+MOST_DEVICES = 4096  # as many as workers
 MOST_INTERFACES = 1 << 14  # a host of ten thousand containers has two for each
 MOST_VARIABLES = 256  # the agent looks at a handful
 MOST_BYTES = 1 << 80  # file systems of 16 EiB and more say so in 64 bits of blocks

@@ -4,7 +4,7 @@ from mnspawn_agent.protocol.exits import KILL_LIMIT
 
 # What an agent said comes behind output that is on its way: a window of 4 MiB takes this long over 1 Mbit/s.
 MARGIN = 35.0
-# After the grace: KILL for the trainers, then for what else is found; either can outlive it.
+# After the grace: KILL for the workers, then for what else is found; either can outlive it.
 PROOF_LIMIT = 2 * KILL_LIMIT + MARGIN
 
 
@@ -15,7 +15,7 @@ class Patience:
         self._until: dict[int, tuple[float, float]] = {}
 
     def expect(self, host: int, now: float, grace: float) -> None:
-        """The host was told to stop with this grace, or its trainers have ended; asking again only shortens."""
+        """The host was told to stop with this grace, or its workers have ended; asking again only shortens."""
         seconds = grace + PROOF_LIMIT
         before, _ = self._until.get(host, (now + seconds, 0.0))
         if now + seconds <= before:

@@ -45,12 +45,12 @@ class PodStatus:
 
     state: str
     stop: str | None
-    trainers: tuple[Trained, ...]
+    workers: tuple[Trained, ...]
 
     @classmethod
     def read(cls, said: Reader) -> Self:
-        trainers = said.items("trainers", MAX_RANKS, lambda one: Trained.read(one.part("item")))
-        return cls(said.text("state"), said.text("stop") if said.has_value("stop") else None, trainers)
+        workers = said.items("trainers", MAX_RANKS, lambda one: Trained.read(one.part("item")))
+        return cls(said.text("state"), said.text("stop") if said.has_value("stop") else None, workers)
 
 
 @dataclass(frozen=True, slots=True)

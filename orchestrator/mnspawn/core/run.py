@@ -12,7 +12,7 @@ from .patience import Patience
 from .session import Exited
 
 LEAVING = 3  # interrupts: the first stops, the second kills
-EOF_SLACK = 0.25  # a dying agent's link can be seen to end a little after its trainers' peers have noticed
+EOF_SLACK = 0.25  # a dying agent's link can be seen to end a little after its workers' peers have noticed
 
 
 class RunState(Enum):
@@ -156,7 +156,7 @@ class RunMachine:
             self._started_at = now
             self._actions.append(StartAll())
 
-    # -- trainers --------------------------------------------------------------------------------------------------
+    # -- workers --------------------------------------------------------------------------------------------------
     def started(self, rank: int, pid: int) -> None:
         if rank in self._ranks:
             self._ranks[rank].pid = pid
@@ -172,7 +172,7 @@ class RunMachine:
             self._stop(now, self._grace, f"rank {rank} could not be started")
 
     def exited(self, end: Exited, now: float) -> None:
-        """A trainer ended; telling it again changes nothing."""
+        """A worker ended; telling it again changes nothing."""
         if end.rank not in self._ranks:
             return
         entry = self._ranks[end.rank]
@@ -184,7 +184,7 @@ class RunMachine:
         self._note_end(entry, now)
         if end.stopped:
             if not self._is_adopted:  # else the order to stop is one of the facts still to come
-                self._stop(now, self._grace, f"host {name} stopped its trainers")
+                self._stop(now, self._grace, f"host {name} stopped its workers")
         elif end.code != 0 and self._stops_on_failure:
             self._stop(now, self._grace, f"rank {end.rank} on {name} failed")
 
@@ -346,7 +346,7 @@ class RunMachine:
 
     def _stop(self, now: float, grace: float, reason: str, is_hurried: bool = False) -> None:
         if self.state in (R.CONNECTING, R.PREPARING):
-            return  # a host speaks of trainers that nobody has started
+            return  # a host speaks of workers that nobody has started
         is_first = self.state in (R.STARTING, R.RUNNING)
         is_harder = self._grace_given is None or grace < self._grace_given
         self._move("stop")

@@ -1,4 +1,4 @@
-"""What the hosts' facts mean for a run: how many trainers, which devices, which addresses. Pure."""
+"""What the hosts' facts mean for a run: how many workers, which devices, which addresses. Pure."""
 
 import ipaddress
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class HostView:
         data_address, network: as configured, None where nothing was said.
         slots, devices: as configured.
         facts: of HELLO.
-        env: variables that trainers get beside or instead of the host's own, each with where it comes from.
+        env: variables that workers get beside or instead of the host's own, each with where it comes from.
     """
 
     name: str
@@ -38,7 +38,7 @@ class HostView:
     env: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False)
 
     def variable(self, name: str) -> str | None:
-        """As trainers find it, of those that are looked at."""
+        """As workers find it, of those that are looked at."""
         return self.env[name][0] if name in self.env else self.facts.variable(name)
 
     def origin(self, name: str) -> str:
@@ -48,7 +48,7 @@ class HostView:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one host takes on: so many trainers, with these devices (positions, one each, or none).
+    """What one host takes on: so many workers, with these devices (positions, one each, or none).
 
     `is_asked`: that it has none was asked for.
     """
@@ -69,7 +69,7 @@ class DevicesUnusable(Unfit):
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a host's trainers see of its accelerators.
+    """What a host's workers see of its accelerators.
 
     Attributes:
         usable: positions inside the host's own *_VISIBLE_DEVICES where that is set, else in the driver's numbering.
@@ -87,7 +87,7 @@ class Sight:
 
 
 def visible_devices(view: HostView) -> tuple[int, ...]:
-    """Positions of the accelerators that trainers may use: inside the host's own *_VISIBLE_DEVICES where that is set.
+    """Positions of the accelerators that workers may use: inside the host's own *_VISIBLE_DEVICES where that is set.
 
     Raises:
         Unfit: a device was chosen, in the inventory or by --hosts, that the host does not have.
@@ -96,7 +96,7 @@ def visible_devices(view: HostView) -> tuple[int, ...]:
 
 
 def look(view: HostView) -> Sight:
-    """Which accelerators trainers may use, and what is wrong with others.
+    """Which accelerators workers may use, and what is wrong with others.
 
     Raises:
         Unfit: as visible_devices.
@@ -132,13 +132,13 @@ def look(view: HostView) -> Sight:
 
 
 def may_have_accelerators(view: HostView) -> bool:
-    """Whether a program may find some, whatever trainers are given, also of vendors whose devices are not counted."""
+    """Whether a program may find some, whatever workers are given, also of vendors whose devices are not counted."""
     sight = look(replace(view, devices=None))
     return bool(view.facts.accelerator_nodes or sight.usable or (sight.problem and sight.is_certain))
 
 
-def count_trainers(view: HostView, nproc: int | str | None) -> int:
-    """How many trainers the host runs.
+def count_workers(view: HostView, nproc: int | str | None) -> int:
+    """How many workers the host runs.
 
     Args:
         nproc: a number, "cpu", "gpu", "auto", or None for the host's slots and else "auto".
@@ -162,12 +162,12 @@ def count_trainers(view: HostView, nproc: int | str | None) -> int:
 
 
 def share_of(view: HostView, nproc: int | str | None) -> Share:
-    """A host's share when nothing is asked for but a number of trainers; `check_share` says whether it will do.
+    """A host's share when nothing is asked for but a number of workers; `check_share` says whether it will do.
 
     Raises:
-        Unfit: as count_trainers and visible_devices.
+        Unfit: as count_workers and visible_devices.
     """
-    count = count_trainers(view, nproc)
+    count = count_workers(view, nproc)
     if nproc == "cpu":
         return Share(count, is_asked=True)
     devices = visible_devices(view)
@@ -178,7 +178,7 @@ def check_share(view: HostView, share: Share) -> None:
     """No host becomes one of CPUs because its accelerators can't be used.
 
     Raises:
-        DevicesUnusable: there are fewer accelerators than trainers, because some can't be used.
+        DevicesUnusable: there are fewer accelerators than workers, because some can't be used.
     """
     sight = look(view)
     if share.is_asked or share.count <= len(share.devices) or not sight.problem or not sight.is_certain:

@@ -53,17 +53,17 @@ class Audience:
         self.tell(seen.Notice(time.time(), host, text))
 
     def pass_on(self, host: str, event: said.SessionEvent, local_rank: Callable[[int], int], payer: Payer) -> None:
-        """What a host says of its trainers, in the listeners' words; anything else is none of their business."""
+        """What a host says of its workers, in the listeners' words; anything else is none of their business."""
         now = time.time()
         match event:
             case said.Output(rank, stream, offset, chunk, at):
-                self.tell(seen.TrainerOutput(at, host, rank, seen.Stream(stream), offset, chunk))
+                self.tell(seen.WorkerOutput(at, host, rank, seen.Stream(stream), offset, chunk))
                 self.owe(payer, len(chunk))
             case said.Started(rank, pid):
-                self.tell(seen.TrainerStarted(now, host, rank, local_rank(rank), pid))
+                self.tell(seen.WorkerStarted(now, host, rank, local_rank(rank), pid))
             case said.Drained(e):
                 self.tell(
-                    seen.TrainerExited(
+                    seen.WorkerExited(
                         now, host, e.rank, local_rank(e.rank), e.pid, e.code, e.seconds, e.stopped, e.killed, e.raised
                     )
                 )

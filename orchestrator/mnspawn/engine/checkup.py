@@ -89,7 +89,7 @@ class Checkup:
 
     Args:
         network: where data addresses are looked for, if the inventory names none for a host.
-        port: first of the ports that trainers will use.
+        port: first of the ports that workers will use.
         on_progress: told how many hosts are done with the first round.
         ranks: what a run would ask for; of it the program's surroundings are looked at (prelude, python, workdir, env).
     """

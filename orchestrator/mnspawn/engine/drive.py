@@ -235,7 +235,7 @@ class Drive:
     @guarded
     def stop(self, grace: float, reason: str) -> None:
         """End every rank, or give the run up when nothing was started yet."""
-        self._machine.give_up(self._loop.time(), ExitStatus.TERMINATED, reason)  # says nothing once trainers start
+        self._machine.give_up(self._loop.time(), ExitStatus.TERMINATED, reason)  # says nothing once workers start
         self._machine.stop_asked(self._loop.time(), grace, reason)
         self._act()
 

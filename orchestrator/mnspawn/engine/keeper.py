@@ -2,7 +2,7 @@
 
 Hosts need no way to each other and open no port, so only somebody who reaches them all by SSH can carry the news of a
 failure from one to the others. While this machine is off the agents go on; each still stops its own pod when one of
-its trainers fails, and the others learn of it from whoever looks at the run next.
+its workers fails, and the others learn of it from whoever looks at the run next.
 """
 
 import asyncio

@@ -104,7 +104,7 @@ def prelude_question(request: RunRequest, host: Host) -> dict[str, Any] | None:
         "ask": "prelude",
         "lines": lines,
         "unset": list(pod.unset),
-        "env": pod.env | pod.trainers[0].env,
+        "env": pod.env | pod.workers[0].env,
         "python": host.python or request.python,
         "workdir": host.workdir or request.workdir,
     }
@@ -241,7 +241,7 @@ class Preparation:
             command=request.program.target if request.program.kind == "command" else None,
             prelude=self._prelude_of(host),
             unset=list(draft.unset),
-            env=draft.env | draft.trainers[0].env,
+            env=draft.env | draft.workers[0].env,
             argument_bytes=plan.size_of(draft.argv),
             files=[
                 {"name": c.name, "path": c.path, "digest": c.digest, "size": len(c.content), "blob": blob}
@@ -378,5 +378,5 @@ def start_message(pod: plan.PodPlan, is_forked: bool = False) -> dict[str, Any]:
         files=[list(file) for file in pod.files],
         is_forked=is_forked,
         argv=list(pod.argv),
-        trainers=[{"rank": t.rank, "local_rank": t.local_rank, "env": t.env} for t in pod.trainers],
+        workers=[{"rank": t.rank, "local_rank": t.local_rank, "env": t.env} for t in pod.workers],
     )

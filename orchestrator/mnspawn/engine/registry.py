@@ -44,7 +44,7 @@ class KnownRun:
 
     Attributes:
         hosts: in the order of their node ranks.
-        world: the number of trainers of each host.
+        world: the number of workers of each host.
         began: wall-clock seconds since the epoch.
         grace: seconds between TERM and KILL.
     """

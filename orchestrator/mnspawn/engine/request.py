@@ -38,21 +38,21 @@ class RunRequest:
 
     Attributes:
         hosts: in order; a local sandbox is made of `sandbox` hosts instead when that is not 0.
-        nproc: trainers per host: a number, "auto", "gpu", "cpu", or None (the host's slots, else "auto").
+        nproc: workers per host: a number, "auto", "gpu", "cpu", or None (the host's slots, else "auto").
         contracts: names of `mnspawn.contract.REGISTRY`.
-        env: (name, value) pairs given to every trainer.
+        env: (name, value) pairs given to every worker.
         workdir: folder to work in; None means this one where a host has it, else the home.
-        prelude: shell lines that run before each trainer, where a host has none of its own.
-        start_port: first of the trainers' endpoint ports; None means 6070 where free, else any.
+        prelude: shell lines that run before each worker, where a host has none of its own.
+        start_port: first of the workers' endpoint ports; None means 6070 where free, else any.
         network: data network (CIDR) or interface that addresses are taken from.
         files: (name, content) pairs that go along, once per host, into `<run folder>/code`.
-        has_results: trainers have a third stream (Stream.RESULT), a file that MNSPAWN_RESULT_FILE names.
-        python_version: (major, minor) that the trainers' interpreters must have; None for any.
-        is_forked: one interpreter per host imports what the function needs and becomes all trainers.
+        has_results: workers have a third stream (Stream.RESULT), a file that MNSPAWN_RESULT_FILE names.
+        python_version: (major, minor) that the workers' interpreters must have; None for any.
+        is_forked: one interpreter per host imports what the function needs and becomes all workers.
         stops_on_failure: False lets the other ranks run on when one fails; whoever has the reins decides.
         keeps_folder: the run's folders stay on the hosts for `logs`.
         agent: gives the agent of the one host, which was started before; None: hosts are sent theirs.
-        share: how many trainers and which devices each host gets, decided from all hosts' facts; None: by `nproc`.
+        share: how many workers and which devices each host gets, decided from all hosts' facts; None: by `nproc`.
         log_cap: bytes of each stream that stay on the host, None for all.
         name: a label for people.
         registry: folder in which the run is remembered (registry.default_root); None: it is not.

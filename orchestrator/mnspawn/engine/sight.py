@@ -12,7 +12,7 @@ class ViewOptions:
     """What of a run is looked at.
 
     Attributes:
-        streams: of every trainer; none for those who only want to know how it stands.
+        streams: of every worker; none for those who only want to know how it stands.
         ranks: whose output; None for all.
         is_following: stay until the run ends; else leave when all that is there has been shown.
         tail: begin with the last lines of each stream.

@@ -67,7 +67,7 @@ class _Source:
 
 
 class Tail:
-    """Files of many hosts, until the user goes. Bytes are events: TrainerOutput with a file's number for a rank.
+    """Files of many hosts, until the user goes. Bytes are events: WorkerOutput with a file's number for a rank.
 
     Args:
         lines: of each file that is there, the last so many come first; None for all.
@@ -179,7 +179,7 @@ class Tail:
                         self._on_file(source.numbers[path], source.name, path)
                 case said.Output(number, stream, offset, chunk, at) if number in source.files:
                     ours = source.numbers[source.files[number].path]
-                    self._audience.tell(seen.TrainerOutput(at, source.name, ours, seen.Stream(stream), offset, chunk))
+                    self._audience.tell(seen.WorkerOutput(at, source.name, ours, seen.Stream(stream), offset, chunk))
                     self._audience.owe(source, len(chunk))
                 case said.Remark(text):
                     self._audience.notice(text, source.name)

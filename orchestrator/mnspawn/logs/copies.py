@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mnspawn.errors import UsageError
-from mnspawn.events import Event, RunFinished, RunStarting, Stream, TrainerOutput, TrainerStarted
+from mnspawn.events import Event, RunFinished, RunStarting, Stream, WorkerOutput, WorkerStarted
 from mnspawn.logs.journal import EventsSink
 from mnspawn.logs.writer import ThreadedWriter, reason_of, wait_written
 from mnspawn_agent import ours
@@ -176,14 +176,14 @@ class LocalCopies:
             self.begin(event.run, event.world_size)
         if self._has_failed:
             return
-        if isinstance(event, TrainerOutput):
+        if isinstance(event, WorkerOutput):
             self._keep_output(event)
             return
         if self._events is None:
             self._early.append(event)
             return
         self._events.on_event(event)
-        if isinstance(event, TrainerStarted):
+        if isinstance(event, WorkerStarted):
             self._make_files(event.rank)
         elif isinstance(event, RunFinished) and self._own is not None:
             with suppress(FileNotFoundError):  # there is none from an earlier look at the run
@@ -209,7 +209,7 @@ class LocalCopies:
         except OSError as exc:
             self._fail(exc)
 
-    def _keep_output(self, event: TrainerOutput) -> None:
+    def _keep_output(self, event: WorkerOutput) -> None:
         if self._own is None or event.stream not in SUFFIXES:
             return
         path = self._own / self._name(event.rank, event.stream)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mnspawn.errors import UsageError
-from mnspawn.events import Event, HostLost, OutputLost, Stream, TrainerExited, TrainerOutput
+from mnspawn.events import Event, HostLost, OutputLost, Stream, WorkerExited, WorkerOutput
 from mnspawn.logs.writer import ThreadedWriter, reason_of, wait_written
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class EventsSink:
         self._owns_fd = owns_fd
         self._told = on_failure
         self._writer = ThreadedWriter("events", self._on_failure)
-        self._held: dict[tuple[int, Stream], TrainerOutput] = {}  # the first bytes of a character that is not whole yet
+        self._held: dict[tuple[int, Stream], WorkerOutput] = {}  # the first bytes of a character that is not whole yet
 
     @classmethod
     def open(cls, target: str) -> "EventsSink":
@@ -70,12 +70,12 @@ class EventsSink:
     def on_event(self, event: Event) -> None:
         """Write one event; of output, what is whole characters."""
         match event:
-            case TrainerOutput():
+            case WorkerOutput():
                 whole = self._whole_characters(event)
                 if whole is None:
                     return
                 event = whole
-            case TrainerExited() | OutputLost():
+            case WorkerExited() | OutputLost():
                 self._release(lambda held: held.rank == event.rank)
             case HostLost():
                 self._release(lambda held: held.host == event.host)
@@ -99,7 +99,7 @@ class EventsSink:
         line = json.dumps(describe(event), separators=(",", ":"), default=str)
         self._writer.put(self._fd, line.encode() + b"\n")
 
-    def _whole_characters(self, event: TrainerOutput) -> TrainerOutput | None:
+    def _whole_characters(self, event: WorkerOutput) -> WorkerOutput | None:
         held = self._held.pop((event.rank, event.stream), None)
         if held is not None:
             event = dataclasses.replace(held, time=event.time, chunk=held.chunk + event.chunk)
@@ -111,7 +111,7 @@ class EventsSink:
             event = dataclasses.replace(event, chunk=event.chunk[:cut])
         return event if event.chunk else None
 
-    def _release(self, is_over: Callable[[TrainerOutput], bool]) -> None:
+    def _release(self, is_over: Callable[[WorkerOutput], bool]) -> None:
         for key, held in list(self._held.items()):
             if is_over(held):
                 del self._held[key]
@@ -146,8 +146,8 @@ def describe(event: Event) -> dict[str, Any]:
 
 
 def name_of(kind: type[Event]) -> str:
-    """TrainerOutput -> trainer_output."""
-    return _WORD_START.sub("_", kind.__name__).lower()
+    """OutputLost -> output_lost; WorkerStarted -> trainer_started, which its readers have known since 0.1.0."""
+    return _WORD_START.sub("_", kind.__name__).lower().replace("worker_", "trainer_")
 
 
 def _text_of(chunk: bytes) -> tuple[str, bool]:

@@ -29,7 +29,7 @@ class Look:
         has_times: every line says when its host saw it.
         is_sanitized: of control sequences only colours pass.
         is_coloured: prefixes have their rank's colour; None: on terminals.
-        keeps_colours: colours of the trainers' own pass.
+        keeps_colours: colours of the workers' own pass.
     """
 
     has_times: bool = False

@@ -1,4 +1,4 @@
-"""Takes control sequences out of what trainers write, across chunk borders. Pure.
+"""Takes control sequences out of what workers write, across chunk borders. Pure.
 
 Kept are text, tabs, line ends, returns (progress bars) and, unless they are not wanted, colours (SGR). Taken out is all
 else that a terminal obeys: cursor movements, titles, links, images, resets, bells (ECMA-48 and what xterm adds; its

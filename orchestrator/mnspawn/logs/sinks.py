@@ -13,9 +13,9 @@ from mnspawn.events import (
     RunFinished,
     RunStarting,
     Stream,
-    TrainerExited,
-    TrainerOutput,
-    TrainerStarted,
+    WorkerExited,
+    WorkerOutput,
+    WorkerStarted,
 )
 from mnspawn.logs.lines import LineAssembler
 from mnspawn.logs.painters import FoldPainter, JsonPainter, LinePainter, Look, Painter, Source
@@ -27,7 +27,7 @@ OURS = "mnspawn"  # who owns our own lines
 
 
 class OutputMode(Enum):
-    """How trainers' output looks on the console."""
+    """How workers' output looks on the console."""
 
     PREFIX = "prefix"  # [host:rank] in front of every line
     PLAIN = "plain"  # the lines alone
@@ -49,7 +49,7 @@ class Wording(Protocol):
 
 
 class Silence:
-    """Wording for those who want trainers' output only."""
+    """Wording for those who want workers' output only."""
 
     def line(self, event: Event) -> str | None:
         return None
@@ -59,7 +59,7 @@ class Silence:
 
 
 class ConsoleSink:
-    """Trainers' stdout on our stdout, their stderr on our stderr, our own lines on stderr; every line whole.
+    """Workers' stdout on our stdout, their stderr on our stderr, our own lines on stderr; every line whole.
 
     Arguments:
         mode: how output looks. In `plain`, the bytes of a run's only shown rank pass unchanged and at once.
@@ -68,7 +68,7 @@ class ConsoleSink:
         wording: what our own lines say.
         stdout, stderr: descriptors to write to.
 
-    A half line waits for its end and is shown when its trainer exits; on a terminal the newest state of a progress bar
+    A half line waits for its end and is shown when its worker exits; on a terminal the newest state of a progress bar
     (text behind a b"\\r") is the live line meanwhile, and what remains of it is its final state. Memory is bounded by
     `backlog` being heeded and by LINE_LIMIT a stream. When a reader goes away the output for it is dropped and the run
     goes on.
@@ -124,14 +124,14 @@ class ConsoleSink:
     def on_event(self, event: Event) -> None:
         """Show what is to be seen of an event."""
         match event:
-            case TrainerOutput():
+            case WorkerOutput():
                 self._on_output(event)
                 return
             case RunStarting():
                 self.expect(event.world_size)
-            case TrainerStarted():
+            case WorkerStarted():
                 self._hosts[event.rank] = event.host
-            case TrainerExited():
+            case WorkerExited():
                 self._flush([event.rank])
             case HostLost():
                 self._flush([rank for rank, host in self._hosts.items() if host == event.host])
@@ -186,7 +186,7 @@ class ConsoleSink:
         for surface in self._surfaces.values():  # twice the same where both are one: closing again is harmless
             await wait_written(surface.writer)
 
-    def _on_output(self, event: TrainerOutput) -> None:
+    def _on_output(self, event: WorkerOutput) -> None:
         if self._mode is OutputMode.NONE or event.stream is Stream.RESULT:
             return
         source = self._sources.get((event.rank, event.stream))
@@ -205,7 +205,7 @@ class ConsoleSink:
         if block:
             self._painter.paint(source, block)
 
-    def _open_source(self, event: TrainerOutput) -> Source:
+    def _open_source(self, event: WorkerOutput) -> Source:
         self._hosts[event.rank] = event.host
         is_direct = self._is_alone and self._mode is OutputMode.PLAIN and not self._look.has_times
         stream = Stream.STDOUT if self._mode is OutputMode.JSON else event.stream

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ..core.survey import VISIBLE, HostView, Share, Unfit, count_trainers, look
+from ..core.survey import VISIBLE, HostView, Share, Unfit, count_workers, look
 from ..errors import PlanRefused
 from .errors import DeviceError, OptionError
 
@@ -104,7 +104,7 @@ def _share(nprocs: int, backend: str, selected: tuple[str, ...], view: HostView)
 
 
 def _cpu_count(view: HostView) -> int:
-    return count_trainers(view, "cpu" if view.slots is None else None)
+    return count_workers(view, "cpu" if view.slots is None else None)
 
 
 def _positions_of(

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import IO, Any
 
-from mnspawn_agent import trainer_main
+from mnspawn_agent import worker_main
 
 from ..background import wait_for_all
 from ..transport.base import RemoteProcess
@@ -21,7 +21,7 @@ from ..transport.child import ChildProcess, end
 from ..transport.pipes import keep_from_forks
 from . import forked
 
-PICKLERS = ("pickle", *trainer_main.BY_VALUE)  # the caller has the ranks' classes: by reference where that can be
+PICKLERS = ("pickle", *worker_main.BY_VALUE)  # the caller has the ranks' classes: by reference where that can be
 _forking = threading.Lock()  # an agent must not get the pipes of another that is just being made
 
 
@@ -124,11 +124,11 @@ def start_agent(
 ) -> ForkedAgent:
     """Fork the agent whose ranks call a function. Raises OSError."""
     job = {"passes_rank": passes_rank, "wants_result": wants_result}
-    loaded = trainer_main.Loaded(job, (func, args), picklers=PICKLERS)
+    loaded = worker_main.Loaded(job, (func, args), picklers=PICKLERS)
 
     def run() -> None:
         try:
-            trainer_main.run_rank(loaded)
+            worker_main.run_rank(loaded)
         finally:
             wait_for_all()
 

@@ -1,8 +1,8 @@
-"""The other side of a fork: this process as the agent of one run, its own forks as the trainers.
+"""The other side of a fork: this process as the agent of one run, its own forks as the workers.
 
 They have the caller's memory, and run below the caller's frames, which must never be returned to: whatever comes, a
 process here ends by os._exit. What the caller has and an agent must not touch (signal handlers, descriptors, streams)
-is put away first and given back to the trainers.
+is put away first and given back to the workers.
 """
 
 import atexit
@@ -40,7 +40,7 @@ def become_agent(
         others: descriptors of the other side, to be closed.
         mask: signals that the caller blocks.
         workdir: folder to work in that was asked for; None stays where the caller is.
-        run: what a trainer does; its environment says which it is. SystemExit is its status.
+        run: what a worker does; its environment says which it is. SystemExit is its status.
     """
     status = BUG
     try:
@@ -61,7 +61,7 @@ def become_agent(
 
 
 class Heritage:
-    """What the caller's process had: put away for the agent, given back to its trainers.
+    """What the caller's process had: put away for the agent, given back to its workers.
 
     Args:
         own: descriptors that are not the caller's.
@@ -86,7 +86,7 @@ class Heritage:
         sys.setprofile(None)
 
     def give_back(self) -> None:
-        """In a trainer, whose own descriptors are 0, 1 and 2 only."""
+        """In a worker, whose own descriptors are 0, 1 and 2 only."""
         for descriptor in open_descriptors() - self.descriptors - {0, 1, 2}:
             os.close(descriptor)
         stdout = sys.__stdout__
@@ -109,7 +109,7 @@ class Heritage:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def flush(self) -> None:
-        """At a trainer's end: what was written by way of a stream that the caller had."""
+        """At a worker's end: what was written by way of a stream that the caller had."""
         if type(self._stdout) is io.TextIOWrapper:
             with contextlib.suppress(OSError, ValueError):
                 self._stdout.flush()
@@ -135,7 +135,7 @@ def _unbuffered(descriptor: int, encoding: str, errors: str) -> io.TextIOWrapper
 
 
 class Forks:
-    """Starts trainers by forking the agent: does what the module posix/spawner does."""
+    """Starts workers by forking the agent: does what the module posix/spawner does."""
 
     def __init__(self, heritage: Heritage, workdir: str | None, run: Callable[[], None]) -> None:
         self._heritage = heritage
@@ -174,7 +174,7 @@ class Forks:
             os._exit(status & 0xFF)
 
     def settle(self) -> None:
-        """All trainers have what the caller had open: now its own closing is to count."""
+        """All workers have what the caller had open: now its own closing is to count."""
         guardian.blank(self._heritage.descriptors)
 
     def _become(self, env: dict[str, str], stdout: int, stderr: int, parent: int) -> None:
@@ -197,7 +197,7 @@ class Forks:
         self._run()
 
     def _call(self, process: Any) -> int:
-        """The trainer's life as multiprocessing has it: its queues then know that they were forked, and are emptied."""
+        """The worker's life as multiprocessing has it: its queues then know that they were forked, and are emptied."""
         atexit._clear()  # the caller's
         atexit.register(multiprocessing.util._exit_function)  # type: ignore[attr-defined] # by itself until Python 3.12
         try:

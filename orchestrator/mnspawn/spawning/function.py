@@ -59,7 +59,7 @@ def pack(
         "shared": luggage.shared.offer() if luggage.shared is not None else None,
     }
     return (
-        ("trainer_main.py", _runner()),
+        ("worker_main.py", _runner()),
         ("arrival.py", Path(__file__).with_name("arrival.py").read_bytes()),
         ("cloudpickle.zip", library()),
         ("job.json", json.dumps(job).encode("utf-8", "surrogateescape")),
@@ -77,7 +77,7 @@ def authentication_key(is_needed: bool) -> str | None:
 
 
 def _runner() -> bytes:
-    return Path(mnspawn_agent.__file__).with_name("trainer_main.py").read_bytes()
+    return Path(mnspawn_agent.__file__).with_name("worker_main.py").read_bytes()
 
 
 def sources_of(files: Iterable[str]) -> dict[str, str]:
@@ -125,7 +125,7 @@ def library() -> bytes:
     spec = importlib.util.find_spec("cloudpickle")
     assert spec is not None
     assert spec.origin is not None
-    if isinstance(spec.loader, zipimport.zipimporter):  # we are a trainer that spawns: this came along with it
+    if isinstance(spec.loader, zipimport.zipimporter):  # we are a worker that spawns: this came along with it
         return Path(spec.loader.archive).read_bytes()
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:

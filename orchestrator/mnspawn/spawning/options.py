@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import compose, settings
 from ..errors import UsageError
-from ..settings_values import MOST_TRAINERS
+from ..settings_values import MOST_WORKERS
 from . import devices
 from .errors import ArgumentTypeError, OptionError
 
@@ -82,8 +82,8 @@ def check_nprocs(nprocs: object) -> int:
         raise ArgumentTypeError(f"expected a whole number, found {nprocs!r}", place="nprocs") from None
     if number < 1 and number != -1:
         raise OptionError(f"expected at least 1, or -1 for one per device or CPU, found {number}", place="nprocs")
-    if number > MOST_TRAINERS:
-        raise OptionError(f"expected at most {MOST_TRAINERS} on a host, found {number}", place="nprocs")
+    if number > MOST_WORKERS:
+        raise OptionError(f"expected at most {MOST_WORKERS} on a host, found {number}", place="nprocs")
     return number
 
 

@@ -1,4 +1,4 @@
-"""Reads a rank's result stream: records as trainer_main.py writes them, in pieces of any size. Pure."""
+"""Reads a rank's result stream: records as worker_main.py writes them, in pieces of any size. Pure."""
 
 import json
 import struct
@@ -79,7 +79,7 @@ class Reader:
                 self._kind, self._left = HEAD.unpack(self._buffer)
                 self._buffer.clear()
                 if self._kind not in KINDS or (self._kind != b"D" and self._left > MAX_SAID):
-                    yield self.break_off("what the trainer wrote is no record")
+                    yield self.break_off("what the worker wrote is no record")
                     return
             body = chunk[position : position + self._left]
             position += len(body)

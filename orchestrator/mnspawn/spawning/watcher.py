@@ -11,9 +11,9 @@ from ..events import (
     OutputLost,
     RunStarting,
     Stream,
-    TrainerExited,
-    TrainerOutput,
-    TrainerStarted,
+    WorkerExited,
+    WorkerOutput,
+    WorkerStarted,
 )
 from . import records
 from .process import Owner, SpawnedProcess
@@ -92,16 +92,16 @@ class Watcher:
 
     def on_event(self, event: Event) -> None:
         match event:
-            case TrainerOutput():
+            case WorkerOutput():
                 if event.stream is Stream.RESULT:
                     self._take(event.rank, event.chunk)
                 return
             case RunStarting(plan=plan):
                 self._lay_out(plan)
-            case TrainerStarted(rank=rank, pid=pid):
+            case WorkerStarted(rank=rank, pid=pid):
                 self.processes[rank].pid = pid
                 self._starting.discard(rank)
-            case TrainerExited():
+            case WorkerExited():
                 self._take_exit(event)
             case OutputLost(rank=rank, stream=Stream.RESULT):
                 reader = self._readers.setdefault(rank, records.Reader())
@@ -120,14 +120,14 @@ class Watcher:
     def _lay_out(self, plan: dict[str, object]) -> None:
         assert self.owner is not None
         made = [
-            SpawnedProcess(trainer["rank"], trainer["local_rank"], pod["host"], self.owner)
+            SpawnedProcess(worker["rank"], worker["local_rank"], pod["host"], self.owner)
             for pod in plan["pods"]  # type: ignore[attr-defined]
-            for trainer in pod["trainers"]
+            for worker in pod["trainers"]
         ]
         self._starting = {process.rank for process in made}
         self.processes[:] = sorted(made, key=lambda process: process.rank)
 
-    def _take_exit(self, event: TrainerExited) -> None:
+    def _take_exit(self, event: WorkerExited) -> None:
         process = self.processes[event.rank]
         process.pid, process.stopped = event.pid, event.stopped
         process.exitcode = event.code

@@ -12,7 +12,7 @@ from mnspawn_agent.core.pod import (
     PodState,
     Sweep,
 )
-from mnspawn_agent.core.trainer import SendSignal
+from mnspawn_agent.core.worker import SendSignal
 from mnspawn_agent.protocol.exits import KILL_LIMIT
 from tests.unit.agent.tables import reachable, terminal
 
@@ -20,7 +20,7 @@ GRACE = 10.0
 
 
 def running(*ranks: int) -> PodMachine:
-    """A pod whose trainers run since second 0; rank r has pid 100+r."""
+    """A pod whose workers run since second 0; rank r has pid 100+r."""
     pod = PodMachine(ranks, GRACE)
     pod.start()
     for rank in ranks:
@@ -31,7 +31,7 @@ def running(*ranks: int) -> PodMachine:
 
 
 def sweeping(grace: float = GRACE) -> PodMachine:
-    """A pod whose only trainer ended at second 5, after a stop at second 0."""
+    """A pod whose only worker ended at second 5, after a stop at second 0."""
     pod = running(0)
     pod.stop(0.0, grace)
     pod.exited(0, -15)
@@ -49,7 +49,7 @@ def kill(*ranks: int) -> list[SendSignal]:
 
 
 def stopped(pod: PodMachine) -> list[bool]:
-    return [trainer.was_stopped for trainer in pod.trainers.values()]
+    return [worker.was_stopped for worker in pod.workers.values()]
 
 
 # -- the table
@@ -68,7 +68,7 @@ def test_every_state_can_be_reached_and_only_done_is_the_end() -> None:
 # -- a good end
 
 
-def test_trainers_that_end_well_are_told_and_then_swept_after() -> None:
+def test_workers_that_end_well_are_told_and_then_swept_after() -> None:
     pod = running(0, 1)
     pod.exited(1, 0)
     pod.settle(1.0)
@@ -81,7 +81,7 @@ def test_trainers_that_end_well_are_told_and_then_swept_after() -> None:
     assert (pod.state, pod.deadline, stopped(pod)) == (PodState.DONE, None, [False, False])
 
 
-def test_a_pod_without_trainers_is_done_as_soon_as_it_starts() -> None:
+def test_a_pod_without_workers_is_done_as_soon_as_it_starts() -> None:
     pod = PodMachine([], GRACE)
     pod.start()
     pod.settle(0.0)
@@ -110,7 +110,7 @@ def test_deaths_told_together_are_not_marked_as_stopped() -> None:
     assert stopped(pod) == [False, False, True]
 
 
-def test_a_trainer_that_could_not_be_started_stops_the_others() -> None:
+def test_a_worker_that_could_not_be_started_stops_the_others() -> None:
     pod = PodMachine([0, 1], GRACE)
     pod.start()
     pod.spawn_failed(0)
@@ -135,7 +135,7 @@ def test_those_that_outlive_the_grace_are_killed() -> None:
     pod.exited(2, -9)
     pod.settle(10.1)
     assert pod.actions() == [Ended(2), Sweep("SIGKILL")]
-    assert [trainer.was_killed for trainer in pod.trainers.values()] == [False, False, True]
+    assert [worker.was_killed for worker in pod.workers.values()] == [False, False, True]
 
 
 # -- asked to stop
@@ -219,7 +219,7 @@ def test_looks_at_what_is_left_become_rarer_up_to_a_bound() -> None:
     assert pauses == [0.01, 0.02, 0.04, 0.08, 0.16, 0.25, 0.25, 0.25]
 
 
-def test_the_sweep_has_what_the_trainers_left_of_the_grace() -> None:
+def test_the_sweep_has_what_the_workers_left_of_the_grace() -> None:
     pod = sweeping(grace=6.0)
     pod.swept([7], 5.0)
     pod.on_time(5.9)
@@ -260,7 +260,7 @@ def test_what_outlives_kill_is_given_up_and_named() -> None:
 
 
 def given_up() -> PodMachine:
-    """Of a pod that was to be killed at second 0, one trainer of two still lives when its time is over."""
+    """Of a pod that was to be killed at second 0, one worker of two still lives when its time is over."""
     pod = running(0, 1)
     pod.stop(0.0, 0.0)
     pod.exited(0, -9)
@@ -273,7 +273,7 @@ def given_up() -> PodMachine:
 
 
 @pytest.mark.parametrize("refused", [set(), {101}], ids=["in the kernel", "another user's"])
-def test_a_trainer_that_outlives_kill_is_given_up_and_named_at_once(refused: set[int]) -> None:
+def test_a_worker_that_outlives_kill_is_given_up_and_named_at_once(refused: set[int]) -> None:
     pod = given_up()
     pod.swept([101], KILL_LIMIT, refused)
     assert (pod.actions(), pod.state, pod.deadline) == ([Finished([101], 0)], PodState.DONE, None)
@@ -284,7 +284,7 @@ def test_others_that_the_sweep_finds_then_have_their_own_time() -> None:
     pod.swept([101, 7], KILL_LIMIT, {101})
     assert (pod.actions(), pod.state) == ([], PodState.SWEEPING)
     pod.on_time(KILL_LIMIT + 0.1)
-    pod.swept([101, 8], KILL_LIMIT + 0.1, {101, 8})  # nor may 8 be signalled, whose time was over with the trainers'
+    pod.swept([101, 8], KILL_LIMIT + 0.1, {101, 8})  # nor may 8 be signalled, whose time was over with the workers'
     assert pod.actions() == [Sweep("SIGKILL"), Finished([101, 8], 2)]
 
 

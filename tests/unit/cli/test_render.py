@@ -12,7 +12,7 @@ from mnspawn.cli import render
 from mnspawn.errors import AuthRefused
 
 
-def trainer(rank: int, **more: str) -> dict[str, Any]:
+def worker(rank: int, **more: str) -> dict[str, Any]:
     env = {"WORLD_SIZE": "2", "RANK": str(rank), **more}
     return {
         "rank": rank,
@@ -24,7 +24,7 @@ def trainer(rank: int, **more: str) -> dict[str, Any]:
     }
 
 
-def plan(*trainers: dict[str, Any]) -> dict[str, Any]:
+def plan(*workers: dict[str, Any]) -> dict[str, Any]:
     pod = {
         "node_rank": 0,
         "host": "a",
@@ -32,13 +32,13 @@ def plan(*trainers: dict[str, Any]) -> dict[str, Any]:
         "interface": "eth0",
         "workdir": "/work",
         "unset": ["http_proxy"],
-        "trainers": list(trainers),
+        "trainers": list(workers),
     }
-    return {"run": "r1", "world_size": len(trainers), "rendezvous": "10.0.0.1:29500", "pods": [pod]}
+    return {"run": "r1", "world_size": len(workers), "rendezvous": "10.0.0.1:29500", "pods": [pod]}
 
 
 def test_a_plan_for_people_says_once_what_ranks_share() -> None:
-    assert render.plan_lines(plan(trainer(0), trainer(1, TEXT="a b"))) == [
+    assert render.plan_lines(plan(worker(0), worker(1, TEXT="a b"))) == [
         "run r1: 2 ranks on 1 host, rendezvous at 10.0.0.1:29500; nothing was started",
         "",
         "host a: node rank 0, address 10.0.0.1, interface eth0",
@@ -57,13 +57,13 @@ def test_a_plan_for_people_says_once_what_ranks_share() -> None:
 
 
 def test_the_only_rank_of_a_host_has_all_its_variables() -> None:
-    lines = render.plan_lines(plan(trainer(0)))
+    lines = render.plan_lines(plan(worker(0)))
     assert "    WORLD_SIZE=2" in lines
     assert "  all ranks of this host:" not in lines
 
 
 def test_a_plan_for_machines_is_json(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    shown = plan(trainer(0, RAW="\udcff\n"))
+    shown = plan(worker(0, RAW="\udcff\n"))
     render.print_plan(shown, as_json=True)
     out, err = capfdbinary.readouterr()
     assert json.loads(out) == shown

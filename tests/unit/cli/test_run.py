@@ -16,7 +16,7 @@ from mnspawn.cli.options import build
 from mnspawn.cli.run import hosts_of, request_of
 from mnspawn.compose import program_of
 from mnspawn.errors import UsageError
-from mnspawn.events import Notice, RunStarting, Stream, TrainerOutput
+from mnspawn.events import Notice, RunStarting, Stream, WorkerOutput
 from mnspawn.plan import Program
 from mnspawn.report import RunReport
 
@@ -32,8 +32,8 @@ class Engine:
         self.requests.append(request)
         for event in (
             RunStarting(0.0, "r1", 1, {}),
-            TrainerOutput(0.0, "a", 0, Stream.STDOUT, 0, b"out\n"),
-            TrainerOutput(0.0, "a", 0, Stream.STDERR, 0, b"err\n"),
+            WorkerOutput(0.0, "a", 0, Stream.STDOUT, 0, b"out\n"),
+            WorkerOutput(0.0, "a", 0, Stream.STDERR, 0, b"err\n"),
             Notice(0.0, "a", "by the way"),
         ):
             for listener in listeners:

@@ -26,7 +26,7 @@ from mnspawn.events import (
     RunStarting,
     RunStopping,
     Stream,
-    TrainerExited,
+    WorkerExited,
 )
 from mnspawn.report import HostOutcome, RankOutcome, RunReport
 
@@ -266,7 +266,7 @@ def connected(host: str) -> HostConnected:
     return HostConnected(0.0, host, {"python_version": [3, 11, 2], "cpus": 8, "devices": [0, 1]}, cached=True)
 
 
-def test_the_live_line_counts_hosts_until_trainers_start() -> None:
+def test_the_live_line_counts_hosts_until_workers_start() -> None:
     words = EventWording(3)
     assert words.connecting() == "mnspawn: connecting: 0 of 3 hosts"
     assert words.live(connected("a")) == "mnspawn: connecting: 1 of 3 hosts"
@@ -287,7 +287,7 @@ def test_what_a_user_must_know_is_told_without_being_asked() -> None:
 
 
 def test_steps_are_told_to_those_who_ask() -> None:
-    exited = TrainerExited(0.0, "a", 1, 1, 9, 0, 2.0, stopped=False, killed=False)
+    exited = WorkerExited(0.0, "a", 1, 1, 9, 0, 2.0, stopped=False, killed=False)
     assert (
         EventWording(1, 1).line(connected("a"))
         == "mnspawn: a: connected: Python 3.11.2, 8 CPUs, 2 devices, agent cached"

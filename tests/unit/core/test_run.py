@@ -279,10 +279,10 @@ def test_the_rest_runs_on_where_somebody_else_decides() -> None:
     assert settle(run, 9.0, hosts=(0,)).report().exit_status == 7
 
 
-def test_a_host_that_stops_its_trainers_by_itself_stops_the_others_and_is_no_success() -> None:
+def test_a_host_that_stops_its_workers_by_itself_stops_the_others_and_is_no_success() -> None:
     run = running()
-    exits(run, 0, code=0, at=30.0, stopped=True)  # its agent gave up waiting for us; the trainer obeyed
-    assert run.actions() == [StopAll(GRACE, "host h1 stopped its trainers")]
+    exits(run, 0, code=0, at=30.0, stopped=True)  # its agent gave up waiting for us; the worker obeyed
+    assert run.actions() == [StopAll(GRACE, "host h1 stopped its workers")]
     exits(run, 1, code=-15, at=30.0, stopped=True)
     exits(run, 2, code=-15, at=31.0, stopped=True)
     exits(run, 3, code=-15, at=31.0, stopped=True)
@@ -299,7 +299,7 @@ def test_a_rank_that_nothing_was_heard_of_is_no_success() -> None:
 
 
 @pytest.mark.parametrize("state", [RunState.CONNECTING, RunState.PREPARING])
-def test_news_of_trainers_that_nobody_has_started_is_no_reason_to_fall_over(state: RunState) -> None:
+def test_news_of_workers_that_nobody_has_started_is_no_reason_to_fall_over(state: RunState) -> None:
     run = STATES[state]()
     exits(run, 0, code=1)
     exits(run, 99, code=1)

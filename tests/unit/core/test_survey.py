@@ -9,7 +9,7 @@ from mnspawn.core.survey import (
     candidate_addresses,
     check_share,
     choose_address,
-    count_trainers,
+    count_workers,
     interface_of,
     may_have_accelerators,
     probers_of,
@@ -55,7 +55,7 @@ def test_all_devices_are_used_where_nobody_says_otherwise() -> None:
         ("MIG-8f3a,MIG-77", (0, 1)),
     ],
 )
-def test_trainers_get_positions_inside_what_the_host_lets_be_seen(visible: str, positions: tuple[int, ...]) -> None:
+def test_workers_get_positions_inside_what_the_host_lets_be_seen(visible: str, positions: tuple[int, ...]) -> None:
     assert visible_devices(gpus(8, visible)) == positions
 
 
@@ -76,14 +76,14 @@ def test_another_kinds_variable_means_nothing() -> None:
     assert visible_devices(xpus) == (0, 1)
 
 
-def test_a_program_may_find_accelerators_that_no_trainer_is_given() -> None:
+def test_a_program_may_find_accelerators_that_no_worker_is_given() -> None:
     assert may_have_accelerators(gpus(2, devices=()))
     assert may_have_accelerators(view(device_kind="cpu", accelerator_nodes=["/dev/kfd"]))
     assert not may_have_accelerators(gpus(2, visible=""))
     assert not may_have_accelerators(view(device_kind="cpu"))
 
 
-# -- how many trainers
+# -- how many workers
 
 
 @pytest.mark.parametrize(
@@ -106,15 +106,15 @@ def test_a_program_may_find_accelerators_that_no_trainer_is_given() -> None:
         (view(cpus=1), None, 1),
     ],
 )
-def test_how_many_trainers_a_host_runs(host: HostView, nproc: int | str | None, count: int) -> None:
-    assert count_trainers(host, nproc) == count
+def test_how_many_workers_a_host_runs(host: HostView, nproc: int | str | None, count: int) -> None:
+    assert count_workers(host, nproc) == count
 
 
 def test_asking_for_gpus_where_there_is_none_says_why() -> None:
     with pytest.raises(Unfit, match="no accelerator found"):
-        count_trainers(view(cpus=8), "gpu")
+        count_workers(view(cpus=8), "gpu")
     with pytest.raises(Unfit, match="NVML: driver not loaded"):
-        count_trainers(view(device_problem="NVML: driver not loaded"), "gpu")
+        count_workers(view(device_problem="NVML: driver not loaded"), "gpu")
 
 
 # -- devices that can't be used

@@ -8,7 +8,7 @@ import pytest
 
 from mnspawn.engine import detaching
 from mnspawn.engine.detaching import Detached
-from mnspawn.events import Event, HostConnected, Notice, RunStarting, RunStopping, TrainerStarted
+from mnspawn.events import Event, HostConnected, Notice, RunStarting, RunStopping, WorkerStarted
 from mnspawn_agent.protocol import messages
 from tests.unit.engine.scripted import ScriptedAgent, Witness, drive, ended
 
@@ -54,7 +54,7 @@ async def test_a_wish_to_detach_while_ranks_start_is_remembered() -> None:
     agents = [ScriptedAgent(0), ScriptedAgent(1, silent=(messages.START,))]
 
     def on(event: Event) -> None:
-        if isinstance(event, TrainerStarted) and event.rank == 0:
+        if isinstance(event, WorkerStarted) and event.rank == 0:
             os.kill(os.getpid(), signal.SIGQUIT)
         elif isinstance(event, Notice):
             agents[1].say(messages.STARTED, rank=1, pid=41, at=1.0)
@@ -112,7 +112,7 @@ async def test_a_run_that_ends_already_is_not_let_go_of() -> None:
     agents = [ScriptedAgent(0), ScriptedAgent(1, silent=(messages.STOP,))]
 
     def on(event: Event) -> None:
-        if isinstance(event, TrainerStarted) and event.rank == 1:
+        if isinstance(event, WorkerStarted) and event.rank == 1:
             agents[0].end_rank(7)
             agents[0].prove()
         elif isinstance(event, RunStopping):

@@ -10,7 +10,7 @@ from mnspawn.core.run import RunMachine
 from mnspawn.core.session import HostSession
 from mnspawn.engine import emergency
 from mnspawn.engine.control import Control
-from mnspawn.events import Event, TrainerOutput, TrainerStarted
+from mnspawn.events import Event, WorkerOutput, WorkerStarted
 from mnspawn_agent.protocol import messages
 from tests.support import wait_until_async
 from tests.unit.engine.scripted import ScriptedAgent, Witness, drive, ended
@@ -25,7 +25,7 @@ def break_down(*_: Any) -> Any:
 
 
 def on_second_start(event: Event) -> None:
-    if isinstance(event, TrainerStarted) and event.rank == 1:
+    if isinstance(event, WorkerStarted) and event.rank == 1:
         break_down()
 
 
@@ -60,7 +60,7 @@ async def test_hosts_that_can_not_be_read_any_more_are_told_to_stop(monkeypatch:
     agents = [ScriptedAgent(number) for number in range(2)]
 
     def on(event: Event) -> None:
-        if isinstance(event, TrainerStarted) and event.rank == 1:
+        if isinstance(event, WorkerStarted) and event.rank == 1:
             monkeypatch.setattr(ScriptedAgent, "read", break_down)
             break_down()
 
@@ -78,7 +78,7 @@ async def test_a_machine_that_raises_is_not_asked_again(
     agents = [ScriptedAgent(0), ScriptedAgent(1)]
 
     def end_first(event: Event) -> None:
-        if isinstance(event, TrainerStarted):
+        if isinstance(event, WorkerStarted):
             agents[0].end_rank(7)
 
     with pytest.raises(BaseExceptionGroup) as caught:
@@ -94,7 +94,7 @@ async def test_a_bug_in_a_call_from_outside_ends_the_run_as_well(monkeypatch: py
     agents, control = [ScriptedAgent(0), ScriptedAgent(1)], Control()
 
     def order(event: Event) -> None:
-        if isinstance(event, TrainerStarted) and event.rank == 1:
+        if isinstance(event, WorkerStarted) and event.rank == 1:
             control.stop(5.0, "the caller")
 
     with pytest.raises(BaseExceptionGroup) as caught:
@@ -121,9 +121,9 @@ async def test_a_listener_that_raises_while_it_catches_up_ends_the_run(monkeypat
         broken.wake()
 
     def output(event: Event) -> None:
-        if isinstance(event, TrainerStarted):
+        if isinstance(event, WorkerStarted):
             agents[0].write_out(b"x")
-        elif isinstance(event, TrainerOutput):  # when that is paid for, no task of the run is at work
+        elif isinstance(event, WorkerOutput):  # when that is paid for, no task of the run is at work
             asyncio.get_running_loop().call_soon(catch_up)
 
     with pytest.raises(BaseExceptionGroup) as caught:
@@ -149,7 +149,7 @@ async def test_a_caller_that_cancels_a_run_stops_its_hosts() -> None:
     running = asyncio.Event()
 
     def on_start(event: Event) -> None:
-        if isinstance(event, TrainerStarted):
+        if isinstance(event, WorkerStarted):
             running.set()
 
     task = asyncio.create_task(ended(drive(agents, Witness(on_start))))
@@ -164,7 +164,7 @@ async def test_who_is_urged_kills_and_then_leaves() -> None:
     agents = [ScriptedAgent(0, silent=(messages.STOP,))]
 
     def break_at_start(event: Event) -> None:
-        if isinstance(event, TrainerStarted):
+        if isinstance(event, WorkerStarted):
             break_down()
 
     run = drive(agents, Witness(break_at_start), grace=60.0)

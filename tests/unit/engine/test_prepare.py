@@ -215,7 +215,7 @@ def test_hosts_that_the_others_can_not_reach_refuse_the_plan() -> None:
 def test_start_carries_the_whole_environment_of_a_pod() -> None:
     launch = preparation(1).complete([prepared(1)])
     message = start_message(launch.pods[0])
-    assert [trainer["rank"] for trainer in message["trainers"]] == [0, 1]
+    assert [worker["rank"] for worker in message["workers"]] == [0, 1]
     assert message["argv"] == ["/usr/bin/python3", "-u", "/w/t.py", "--lr", "0.1"]
-    assert {**message["env"], **message["trainers"][1]["env"]}["RANK"] == "1"
+    assert {**message["env"], **message["workers"][1]["env"]}["RANK"] == "1"
     assert isinstance(launch, plan.LaunchPlan)

@@ -10,7 +10,7 @@ from mnspawn.core import patience
 from mnspawn.core.run import Awaited
 from mnspawn.engine import join, vigil
 from mnspawn.errors import MnspawnError
-from mnspawn.events import Event, HostLost, Notice, TrainerStarted
+from mnspawn.events import Event, HostLost, Notice, WorkerStarted
 from mnspawn.report import RunReport
 from mnspawn_agent.protocol import messages
 from tests.unit.engine.scripted import ScriptedAgent, Witness, drive, ended
@@ -36,7 +36,7 @@ def fails(agent: ScriptedAgent, code: int) -> Witness:
     """The agent's rank fails as soon as it has started."""
 
     def on(event: Event) -> None:
-        if isinstance(event, TrainerStarted) and event.rank == agent.number:
+        if isinstance(event, WorkerStarted) and event.rank == agent.number:
             agent.end_rank(code)
             agent.prove()
 
@@ -62,7 +62,7 @@ async def test_an_agent_that_never_proves_a_good_end_makes_it_a_lost_host(reaped
     agents = [ScriptedAgent(0)]
 
     def on(event: Event) -> None:
-        if isinstance(event, TrainerStarted):
+        if isinstance(event, WorkerStarted):
             agents[0].end_rank(0)
 
     report = await ended(drive(agents, Witness(on)))
@@ -115,7 +115,7 @@ async def test_output_that_an_agent_names_and_never_sends_is_not_waited_for(reap
     agents = [ScriptedAgent(0)]
 
     def on(event: Event) -> None:
-        if isinstance(event, TrainerStarted):
+        if isinstance(event, WorkerStarted):
             agents[0].end_rank(0)
             agents[0].prove(sizes=[[0, 1, 1000]])
 
@@ -128,7 +128,7 @@ async def test_a_timeout_ends_a_run_whose_output_never_comes(reaped: list[str]) 
     agents = [ScriptedAgent(0, silent=(messages.STOP,))]
 
     def on(event: Event) -> None:
-        if isinstance(event, TrainerStarted):
+        if isinstance(event, WorkerStarted):
             agents[0].end_rank(0)
             agents[0].prove(sizes=[[0, 1, 1000]])
 
@@ -156,7 +156,7 @@ async def test_a_run_waits_for_ranks_and_for_readers_as_long_as_they_take(
     reader = Witness()
 
     def on(event: Event) -> None:
-        if isinstance(event, TrainerStarted):
+        if isinstance(event, WorkerStarted):
             agents[0].end_rank(0)
             agents[0].write_out(b"x" * 600)
             agents[0].prove(sizes=[[0, 1, 1000]])

@@ -1,4 +1,4 @@
-"""The most trainers that a host may have: said in every format, kept by every way, told where slots are above it."""
+"""The most workers that a host may have: said in every format, kept by every way, told where slots are above it."""
 
 from pathlib import Path
 

@@ -155,7 +155,7 @@ def test_a_personal_ssh_config(write: Write) -> None:
         ("job-master-0.job-svc.ns.svc.cluster.local slots=1\n", [("job-master-0.job-svc.ns.svc.cluster.local", 1)]),
     ],
 )
-def test_hostfiles_of_trainers(text: str, expected: list[tuple[str, int]], write: Write) -> None:
+def test_hostfiles_of_workers(text: str, expected: list[tuple[str, int]], write: Write) -> None:
     assert [(host.name, host.slots) for host in write({"hostfile": text}).hosts] == expected
 
 

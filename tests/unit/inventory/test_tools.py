@@ -79,10 +79,10 @@ def test_node_lists_that_scontrol_refuses_are_refused(text: str, tool: Tool, slu
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
-def mapped(mpirun: str, path: Path, trainers: int) -> tuple[list[tuple[str, int]], str]:
+def mapped(mpirun: str, path: Path, workers: int) -> tuple[list[tuple[str, int]], str]:
     """Nodes and slots as mpirun maps them, without starting anything."""
     argv = [mpirun, "--hostfile", str(path), "--mca", "plm", "isolated", "--display-map", "--do-not-launch"]
-    said = output_of(*argv, "-np", str(trainers), "true", environ=AS_ROOT, status=None)
+    said = output_of(*argv, "-np", str(workers), "true", environ=AS_ROOT, status=None)
     found = re.findall(r"Data for node: (\S+)\s+Num slots: (\d+)", said)
     return [(name, int(slots)) for name, slots in found], said
 

@@ -17,9 +17,9 @@ from mnspawn.events import (
     Notice,
     RunStarting,
     Stream,
-    TrainerExited,
-    TrainerOutput,
-    TrainerStarted,
+    WorkerExited,
+    WorkerOutput,
+    WorkerStarted,
 )
 from mnspawn.logs import fold
 from mnspawn.logs.painters import Look
@@ -40,16 +40,16 @@ def starting(world_size: int = 4) -> RunStarting:
     return RunStarting(0.0, "r", world_size, {})
 
 
-def started(rank: int, host: str = "a") -> TrainerStarted:
-    return TrainerStarted(0.0, host, rank, rank, 100 + rank)
+def started(rank: int, host: str = "a") -> WorkerStarted:
+    return WorkerStarted(0.0, host, rank, rank, 100 + rank)
 
 
-def output(rank: int, chunk: bytes, stream: Stream = OUT, host: str = "a") -> TrainerOutput:
-    return TrainerOutput(0.0, host, rank, stream, 0, chunk)
+def output(rank: int, chunk: bytes, stream: Stream = OUT, host: str = "a") -> WorkerOutput:
+    return WorkerOutput(0.0, host, rank, stream, 0, chunk)
 
 
-def exited(rank: int, host: str = "a") -> TrainerExited:
-    return TrainerExited(0.0, host, rank, rank, 100 + rank, 0, 1.0, stopped=False, killed=False)
+def exited(rank: int, host: str = "a") -> WorkerExited:
+    return WorkerExited(0.0, host, rank, rank, 100 + rank, 0, 1.0, stopped=False, killed=False)
 
 
 def show(
@@ -102,7 +102,7 @@ def test_half_lines_of_many_ranks_never_mix() -> None:
     assert out == b"[a:0] hello\n[a:1] world\n"
 
 
-def test_a_tail_is_ended_when_its_trainer_exits() -> None:
+def test_a_tail_is_ended_when_its_worker_exits() -> None:
     out, _ = show([output(0, b"no end"), exited(0), output(1, b"next\n")])
     assert out == b"[a:0] no end\n[a:1] next\n"
 
@@ -112,7 +112,7 @@ def test_a_tail_comes_before_the_line_that_says_its_host_is_lost() -> None:
     assert err == b"[a:0] last words\nmnspawn: a lost\n"
 
 
-def test_ours_is_on_stderr_in_order_with_the_trainers() -> None:
+def test_ours_is_on_stderr_in_order_with_the_workers() -> None:
     out, err = show([output(0, b"1\n", ERR), Notice(0.0, None, "two"), output(0, b"3\n", ERR)])
     assert (out, err) == (b"", b"[a:0] 1\nmnspawn: two\n[a:0] 3\n")
 
@@ -241,7 +241,7 @@ def test_in_a_file_a_progress_bar_is_its_final_state() -> None:
 
 
 def test_a_line_says_when_its_host_saw_it() -> None:
-    events = [TrainerOutput(1767225600.0 + n, "a", 0, OUT, 0, chunk) for n, chunk in enumerate([b"x\nha", b"lf\n"])]
+    events = [WorkerOutput(1767225600.0 + n, "a", 0, OUT, 0, chunk) for n, chunk in enumerate([b"x\nha", b"lf\n"])]
     assert show(events, look=Look(has_times=True))[0] == (
         b"[a:0] 2026-01-01T00:00:00.000Z x\n[a:0] 2026-01-01T00:00:01.000Z half\n"
     )
@@ -254,7 +254,7 @@ def test_colours_can_be_had_in_a_pipe() -> None:
     assert out == b"\x1b[0;36m[a:0]\x1b[0m x\n\x1b[0;32m[a:1]\x1b[0m y\n"
 
 
-def test_trainers_colours_can_be_left_out() -> None:
+def test_workers_colours_can_be_left_out() -> None:
     out, _ = show([output(0, b"\x1b[31mred\x1b["), output(0, b"0m\n")], look=Look(keeps_colours=False))
     assert out == b"[a:0] red\n"
 

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from mnspawn.errors import UsageError
-from mnspawn.events import Event, Notice, RunFinished, RunStarting, Stream, TrainerOutput, TrainerStarted
+from mnspawn.events import Event, Notice, RunFinished, RunStarting, Stream, WorkerOutput, WorkerStarted
 from mnspawn.logs import copies
 from mnspawn.logs.copies import LocalCopies
 
 OUT, ERR = Stream.STDOUT, Stream.STDERR
 
 
-def output(rank: int, chunk: bytes, offset: int = 0, stream: Stream = OUT) -> TrainerOutput:
-    return TrainerOutput(5.0, "a", rank, stream, offset, chunk)
+def output(rank: int, chunk: bytes, offset: int = 0, stream: Stream = OUT) -> WorkerOutput:
+    return WorkerOutput(5.0, "a", rank, stream, offset, chunk)
 
 
 def kept(folder: Path, events: Iterable[Event], world_size: int = 4) -> dict[str, bytes]:
@@ -43,7 +43,7 @@ def test_every_stream_has_a_file_with_its_bytes(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_says_nothing_has_empty_files(tmp_path: Path) -> None:
-    files = kept(tmp_path, [TrainerStarted(3.0, "a", 2, 0, 102), output(2, b"x", 0, ERR)])
+    files = kept(tmp_path, [WorkerStarted(3.0, "a", 2, 0, 102), output(2, b"x", 0, ERR)])
     assert (files["rank-0002.out"], files["rank-0002.err"]) == (b"", b"x")
     assert len(files) == 3
 
@@ -114,7 +114,7 @@ def test_what_another_account_has_put_where_a_run_is_kept_is_not_used(
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "notes").write_text("mine")
     plant(tmp_path / "r1")
-    kept(tmp_path, [TrainerStarted(3.0, "a", 0, 0, 102), output(0, b"x"), RunFinished(9.0, "r1", 0, {})])
+    kept(tmp_path, [WorkerStarted(3.0, "a", 0, 0, 102), output(0, b"x"), RunFinished(9.0, "r1", 0, {})])
     assert [path.name for path in (tmp_path / "precious").iterdir()] == ["notes"]
     assert (tmp_path / "precious" / "notes").read_text() == "mine"
     assert len(caplog.records) == 1
@@ -165,7 +165,7 @@ def test_a_run_is_kept_in_its_folder_whoever_renames_that(tmp_path: Path) -> Non
     (tmp_path / "r1").rename(tmp_path / "renamed")
     (tmp_path / "precious").mkdir()
     (tmp_path / "r1").symlink_to("precious")
-    for event in (TrainerStarted(3.0, "a", 1, 0, 102), output(0, b"x"), RunFinished(9.0, "r1", 0, {})):
+    for event in (WorkerStarted(3.0, "a", 1, 0, 102), output(0, b"x"), RunFinished(9.0, "r1", 0, {})):
         listener.on_event(event)
     asyncio.run(listener.aclose())
     assert list((tmp_path / "precious").iterdir()) == []

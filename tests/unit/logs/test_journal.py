@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnspawn.errors import UsageError
-from mnspawn.events import Event, HostConnected, Notice, Stream, TrainerExited, TrainerOutput
+from mnspawn.events import Event, HostConnected, Notice, Stream, WorkerExited, WorkerOutput
 from mnspawn.logs.journal import EventsSink, name_of, unfinished_character
 
 
-def output(chunk: bytes, offset: int = 0, rank: int = 3) -> TrainerOutput:
-    return TrainerOutput(time=1.5, host="b", rank=rank, stream=Stream.STDOUT, offset=offset, chunk=chunk)
+def output(chunk: bytes, offset: int = 0, rank: int = 3) -> WorkerOutput:
+    return WorkerOutput(time=1.5, host="b", rank=rank, stream=Stream.STDOUT, offset=offset, chunk=chunk)
 
 
-def exited(rank: int = 3) -> TrainerExited:
-    return TrainerExited(2.0, "b", rank, 1, 99, 7, 0.5, stopped=False, killed=False)
+def exited(rank: int = 3) -> WorkerExited:
+    return WorkerExited(2.0, "b", rank, 1, 99, 7, 0.5, stopped=False, killed=False)
 
 
 def write(tmp_path: Path, events: list[Event]) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ def test_a_character_split_over_two_chunks_is_whole_in_the_second_event(tmp_path
     assert (second["text"], second["offset"]) == ("é!", 3)
 
 
-def test_half_a_character_comes_out_before_its_trainer_exits(tmp_path: Path) -> None:
+def test_half_a_character_comes_out_before_its_worker_exits(tmp_path: Path) -> None:
     records = write(tmp_path, [output(b"\xf0\x9f"), output(b"x", rank=4), exited()])
     assert [(record["event"], record["rank"]) for record in records] == [
         ("trainer_output", 4),

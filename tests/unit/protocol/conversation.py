@@ -24,7 +24,7 @@ def prepare(ranks: Sequence[int] = (0,), **changed: Any) -> dict[str, Any]:
 
 
 def start() -> dict[str, Any]:
-    return messages.make(messages.START, unset=[], env={}, files=[], argv=["true"], trainers=[], is_forked=False)
+    return messages.make(messages.START, unset=[], env={}, files=[], argv=["true"], workers=[], is_forked=False)
 
 
 def hello(**changed: Any) -> dict[str, Any]:

@@ -37,7 +37,7 @@ START: dict[str, Any] = {
     "env": {"A": "größer\n", "B": ""},
     "files": [["notes.json", "{}"]],
     "argv": ["python3", "train.py"],
-    "trainers": [{"rank": 0, "local_rank": 0, "env": {"RANK": "0"}}],
+    "workers": [{"rank": 0, "local_rank": 0, "env": {"RANK": "0"}}],
     "is_forked": False,
 }
 EXITED: dict[str, Any] = {
@@ -185,9 +185,9 @@ def test_values_out_of_their_range_are_refused(kind: str, field: str, value: Any
         ("env", {"": ""}), ("env", []), ("rank", -1), ("local_rank", None),
     ],
 )  # fmt: skip
-def test_a_trainer_that_can_not_be_started_is_refused(field: str, value: Any) -> None:
+def test_a_worker_that_can_not_be_started_is_refused(field: str, value: Any) -> None:
     message = copy.deepcopy({**START, "type": messages.START})
-    message["trainers"][0][field] = value
+    message["workers"][0][field] = value
     assert problem_of(message) is not None
 
 

@@ -33,7 +33,7 @@ def lazy() -> object:
 
 
 def in_a_fresh_interpreter(files: function.Files, folder: Path, body: str) -> str:
-    """What a trainer could do with the files, on a machine without this checkout."""
+    """What a worker could do with the files, on a machine without this checkout."""
     for name, content in files:
         (folder / name).write_bytes(content)
     program = f"import sys, pickle; sys.path[:0] = ['cloudpickle.zip']; {body}"

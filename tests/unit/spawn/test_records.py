@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnspawn.spawning.records import HEAD, Damaged, Discarded, Exited, Piece, Raised, Reader, Record, Returned
-from mnspawn_agent import trainer_main
+from mnspawn_agent import worker_main
 
 
 def record(kind: bytes, body: Any = b"") -> bytes:
@@ -65,13 +65,13 @@ def test_what_is_no_record_ends_the_stream(stream: bytes) -> None:
     assert list(reader.feed(record(b"R", {}))) == []
 
 
-def test_the_trainer_writes_what_the_reader_reads(tmp_path: Path) -> None:
+def test_the_worker_writes_what_the_reader_reads(tmp_path: Path) -> None:
     path = tmp_path / "result"
     path.touch()
-    results = trainer_main.Results(str(path))
+    results = worker_main.Results(str(path))
     value = {"a": b"x" * 200_000, "b": [1, 2]}
-    trainer_main.give_back(results, value)
-    results.say(b"X", status=trainer_main.as_status("text"))
+    worker_main.give_back(results, value)
+    results.say(b"X", status=worker_main.as_status("text"))
     records = list(Reader().feed(path.read_bytes()))
     content = b"".join(one.content for one in records if isinstance(one, Piece))
     assert pickle.load(io.BytesIO(content)) == value
@@ -81,7 +81,7 @@ def test_the_trainer_writes_what_the_reader_reads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("code", "status"), [(None, 0), (0, 0), (3, 3), (True, 1), (-1, 255), (256, 0), ("x", 1)])
 def test_the_status_that_an_exit_stands_for(code: Any, status: int) -> None:
-    assert trainer_main.as_status(code) == status
+    assert worker_main.as_status(code) == status
 
 
 def test_the_chain_of_an_exception_has_each_link_once(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_the_chain_of_an_exception_has_each_link_once(tmp_path: Path) -> None:
             raise ValueError("top") from low
     except ValueError as top:
         top.__cause__.__context__ = top  # type: ignore[union-attr] # a loop
-        chain = trainer_main.chain_of(top)
+        chain = worker_main.chain_of(top)
     assert [(link["type"], link["text"], link["is_cause"]) for link in chain] == [
         ("ValueError", "top", True),
         ("KeyError", "'low'", False),

@@ -1,4 +1,4 @@
-"""One trainer's life: what to do to its process group, and when. Does no I/O and keeps no clock."""
+"""One worker's life: what to do to its process group, and when. Does no I/O and keeps no clock."""
 
 from enum import Enum
 from typing import Dict, List, NamedTuple, Optional
@@ -6,7 +6,7 @@ from typing import Dict, List, NamedTuple, Optional
 from ..protocol.exits import KILL_LIMIT
 
 
-class TrainerState(Enum):
+class WorkerState(Enum):
     PENDING = "pending"
     RUNNING = "running"
     STOPPING = "stopping"
@@ -15,8 +15,8 @@ class TrainerState(Enum):
     NOT_STARTED = "not started"
 
 
-S = TrainerState
-MOVES: Dict[TrainerState, Dict[str, TrainerState]] = {
+S = WorkerState
+MOVES: Dict[WorkerState, Dict[str, WorkerState]] = {
     S.PENDING: {"spawned": S.RUNNING, "spawn_failed": S.NOT_STARTED, "stop": S.NOT_STARTED},
     S.RUNNING: {"exited": S.EXITED, "stop": S.STOPPING},
     S.STOPPING: {"exited": S.EXITED, "stop": S.STOPPING, "outlived_kill": S.GIVEN_UP},
@@ -35,7 +35,7 @@ class SendSignal(NamedTuple):
     signal: str
 
 
-class TrainerMachine:
+class WorkerMachine:
     """PENDING -> RUNNING -> (STOPPING ->) EXITED, or GIVEN_UP, or NOT_STARTED. Every state answers `stop`."""
 
     def __init__(self, rank: int) -> None:
@@ -53,7 +53,7 @@ class TrainerMachine:
         try:
             self.state = MOVES[self.state][fact]
         except KeyError:
-            raise AssertionError("trainer %d: %s in state %s" % (self.rank, fact, self.state.value))
+            raise AssertionError("worker %d: %s in state %s" % (self.rank, fact, self.state.value))
 
     @property
     def has_ended(self) -> bool:

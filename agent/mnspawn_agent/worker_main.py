@@ -1,7 +1,7 @@
-"""Runs a shipped function inside a trainer and writes what becomes of it into the rank's result file. Stands alone.
+"""Runs a shipped function inside a worker and writes what becomes of it into the rank's result file. Stands alone.
 
 It lies in the run's folder beside `job.json`, `function.pickle`, `arrival.py` and `cloudpickle.zip`. Its argument is
-nothing, or `fork`: one interpreter becomes all trainers of the host (posix/forkserver.py). The result file takes
+nothing, or `fork`: one interpreter becomes all workers of the host (posix/forkserver.py). The result file takes
 records
 
     kind (1 byte), length (4 bytes, big-endian), body
@@ -293,8 +293,8 @@ def fork_ranks(folder: str, job: Dict[str, Any], arrival: Any) -> None:
             try_import(name)
     loaded = load(folder, job, arrival)
     is_fresh = has_device_context()
-    arrival.have_taken(0 if is_fresh else len(requests["trainers"]))
-    for request in requests["trainers"]:
+    arrival.have_taken(0 if is_fresh else len(requests["workers"]))
+    for request in requests["workers"]:
         if fork_rank(request, requests["parent"]):
             if is_fresh:  # a context can't be forked: this rank begins anew
                 os.execv(sys.executable, [sys.executable, "-u", os.path.abspath(__file__)])
