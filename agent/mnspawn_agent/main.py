@@ -46,16 +46,18 @@ def serve(
     """Be the agent of one run.
 
     Args:
-        starter: starts workers, as the module posix/spawner does, which it is when it is None.
+        starter: starts workers, as the module posix/run/spawner does, which it is when it is None.
         unneeded: descriptors that the guardian does not keep open.
     """
-    from .posix import guardian
+    from .posix.run import guardian
 
     guard = guardian.split(unneeded)
-    from . import facts
-    from .posix import limits, native, rundir, spawner
-    from .posix.loop import Agent
-    from .posix.wire import Wire
+    from .posix import native
+    from .posix.files import rundir
+    from .posix.host import facts
+    from .posix.link.agent import Agent
+    from .posix.link.wire import Wire
+    from .posix.run import limits, spawner
 
     limits.raise_open_files()
     known = facts.collect()
@@ -66,9 +68,10 @@ def serve(
 
 
 def _attach(link_in: int, link_out: int, run: str, node_rank: str) -> int:
-    from .posix import attach
+    from .posix.files import control
+    from .posix.link import attach
 
-    sock = attach.connect(run, node_rank)
+    sock = control.connect(run, node_rank)
     if sock is None:
         os.write(link_out, b"gone\n")
         return 1
@@ -78,7 +81,7 @@ def _attach(link_in: int, link_out: int, run: str, node_rank: str) -> int:
 
 
 def _check_up(link_in: int, link_out: int, is_cached: bool) -> int:
-    from .posix import checkup
+    from .posix.host import checkup
 
     return checkup.serve(link_in, link_out, is_cached)
 
@@ -87,7 +90,7 @@ def _reap(link_out: int, run: str, node_rank: str) -> int:
     """End an agent that does not answer and what it or a dead one left; says what would not die, and why."""
     import json
 
-    from .posix import guardian, reaper
+    from .posix.run import guardian, reaper
 
     guardian.end_agent(run, int(node_rank))
     left = reaper.why_alive(guardian.end_all(run, int(node_rank))[:MOST_TOLD])
@@ -96,15 +99,16 @@ def _reap(link_out: int, run: str, node_rank: str) -> int:
 
 
 def _watch(link_in: int, link_out: int, words: List[str], version: str, is_cached: bool) -> int:
-    from .posix import native, rundir
+    from .posix import native
+    from .posix.files import rundir
 
     folder = rundir.find_pod(words[0], words[1])
     plan = rundir.read_json(os.path.join(folder, rundir.PLAN)) if folder else None
     if folder is None or plan is None or ("ended" in words[2:] and not rundir.has_verdict(folder)):
         os.write(link_out, b"gone\n")
         return 1
-    from .posix.watch import Watcher
-    from .posix.wire import Wire
+    from .posix.link.watch import Watcher
+    from .posix.link.wire import Wire
 
     os.write(link_out, b"here\n")
     hello = {"version": version, "facts": {"plan": plan, "root": native.outward(folder)}, "cached": is_cached}
@@ -112,8 +116,8 @@ def _watch(link_in: int, link_out: int, words: List[str], version: str, is_cache
 
 
 def _tail(link_in: int, link_out: int, version: str, is_cached: bool) -> int:
-    from .posix.tailer import Tailer
-    from .posix.wire import Wire
+    from .posix.link.tailer import Tailer
+    from .posix.link.wire import Wire
 
     return Tailer(Wire(link_in, link_out), {"version": version, "facts": {}, "cached": is_cached}).run()
 
@@ -122,7 +126,8 @@ def _answer(link_out: int, mode: str, words: List[str]) -> int:
     """One JSON line."""
     import json
 
-    from .posix import manage, native
+    from .posix import native
+    from .posix.link import manage
 
     if mode == "list":
         answer: Any = manage.list_pods()

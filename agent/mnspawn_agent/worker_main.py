@@ -1,7 +1,7 @@
 """Runs a shipped function inside a worker and writes what becomes of it into the rank's result file. Stands alone.
 
 It lies in the run's folder beside `job.json`, `function.pickle`, `arrival.py` and `cloudpickle.zip`. Its argument is
-nothing, or `fork`: one interpreter becomes all workers of the host (posix/forkserver.py). The result file takes
+nothing, or `fork`: one interpreter becomes all workers of the host (posix/run/forkserver.py). The result file takes
 records
 
     kind (1 byte), length (4 bytes, big-endian), body

@@ -104,7 +104,7 @@ def empty_archive(folder: Path) -> None:
 
 
 def damage_a_module(folder: Path) -> None:
-    (folder / "mnspawn_agent" / "posix" / "loop.py").write_text("raise SystemExit('damaged')")
+    (folder / "mnspawn_agent" / "posix" / "link" / "agent.py").write_text("raise SystemExit('damaged')")
 
 
 def remove_a_module(folder: Path) -> None:

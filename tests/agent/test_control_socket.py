@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn_agent.posix import attach
+from mnspawn_agent.posix.files import control
 from tests.agent.live import RUN, Account, Live
 
 NOBODY = 65534
@@ -46,7 +46,7 @@ def test_a_socket_that_another_account_listens_at_is_not_ours(tmp_path: Path) ->
 
         assert as_nobody(listen) == b"listens"
         sock.connect(address)
-        assert not attach.is_ours(sock)
+        assert not control.is_ours(sock)
 
 
 def test_a_socket_of_our_own_is_ours(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_socket_of_our_own_is_ours(tmp_path: Path) -> None:
         listener.bind(str(tmp_path / "s"))
         listener.listen(1)
         sock.connect(str(tmp_path / "s"))
-        assert attach.is_ours(sock)
+        assert control.is_ours(sock)
 
 
 def test_an_agent_hears_no_order_of_another_account(account: Account) -> None:
@@ -64,13 +64,13 @@ def test_an_agent_hears_no_order_of_another_account(account: Account) -> None:
         agent.begin("/bin/sh", "-c", "trap 'echo heard' USR1; echo up; while :; do sleep 0.05; done")
         agent.until_said(b"up")
         folder = os.open(account.pod, os.O_RDONLY | os.O_DIRECTORY)
-        os.chmod(account.pod / attach.SOCKET_NAME, 0o666)
+        os.chmod(account.pod / control.SOCKET_NAME, 0o666)
         account.pod.chmod(0o711)
         try:
 
             def order() -> bytes:
                 with socket.socket(socket.AF_UNIX) as sock:
-                    sock.connect(attach.address_of(folder))
+                    sock.connect(control.address_of(folder))
                     sock.settimeout(20)
                     try:
                         sock.sendall(b'{"command": "stop", "who": "mallory", "grace": 0}\n')

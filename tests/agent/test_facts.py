@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn_agent import devices, facts
+from mnspawn_agent.posix.host import devices, facts
 from tests.agent.live import Account, Live
 from tests.support import nvml as nvml_stub
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn_agent.posix import manage
+from mnspawn_agent.posix.link import manage
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn_agent.posix import marks
-from mnspawn_agent.posix.marks import FINENESS, MARK, MOST, Marks, MarkWriter
+from mnspawn_agent.posix.files import marks
+from mnspawn_agent.posix.files.marks import FINENESS, MARK, MOST, Marks, MarkWriter
 
 BEGAN = 1700000000.0
 DAY = 86400

@@ -6,8 +6,8 @@ from contextlib import closing
 import pytest
 
 from mnspawn.core.session import Complete, Started
-from mnspawn_agent.posix.ports import POOL, HeldPorts, PortTaken
-from mnspawn_agent.posix.probe import probe
+from mnspawn_agent.posix.run.ports import POOL, HeldPorts, PortTaken
+from mnspawn_agent.posix.run.probe import probe
 from mnspawn_agent.protocol import messages
 from tests.agent.live import RUN, Account, Live
 

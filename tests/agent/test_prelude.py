@@ -185,7 +185,7 @@ def test_a_link_that_ends_ends_a_prelude_that_hangs(account: Account, tmp_path: 
 
 ALONE = """
 import sys
-from mnspawn_agent.posix import prelude
+from mnspawn_agent.posix.run import prelude
 try:
     print(prelude.rehearse(sys.argv[1], {"PATH": "/usr/bin:/bin"}, "/", lambda: None, lambda: None, 0.5))
 except prelude.PreludeFailed as error:

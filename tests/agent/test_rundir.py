@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn_agent.posix import rundir
+from mnspawn_agent.posix.files import rundir
 
 HOUR = 3600.0
 NOW = 1_700_000_000.0

@@ -6,8 +6,8 @@ import pytest
 
 from mnspawn.core.session import Complete, Done, Exited, Started
 from mnspawn_agent.posix import libc
-from mnspawn_agent.posix.marks import Marks, MarkWriter
-from mnspawn_agent.posix.spool import TAIL_LINES, Spool, Spools, tail_of
+from mnspawn_agent.posix.files.marks import Marks, MarkWriter
+from mnspawn_agent.posix.files.spool import TAIL_LINES, Spool, Spools, tail_of
 from tests.agent.live import Account, Live
 from tests.support import wait_until
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from mnspawn.core.session import Gap, HostSession, NotStarted, Output, Remark, SessionEvent, Speaker
-from mnspawn_agent.posix import rundir
-from mnspawn_agent.posix.marks import MarkWriter
-from mnspawn_agent.posix.watch import Watcher, _clock_shift
-from mnspawn_agent.posix.wire import Wire
+from mnspawn_agent.posix.files import rundir
+from mnspawn_agent.posix.files.marks import MarkWriter
+from mnspawn_agent.posix.link.watch import Watcher, _clock_shift
+from mnspawn_agent.posix.link.wire import Wire
 from mnspawn_agent.protocol import messages
 
 WANTED = {

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mnspawn.contract import WATCHED
-from mnspawn_agent import facts
+from mnspawn_agent.posix.host import facts
 from tests.support import Cluster, frameworks
 from tests.support.controller import REPOSITORY
 

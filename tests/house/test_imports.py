@@ -47,7 +47,7 @@ PLACES = {
     "click": ("orchestrator/mnspawn/cli/",),
     "rich": ("orchestrator/mnspawn/cli/",),
     "cloudpickle": ("orchestrator/mnspawn/spawn",),
-    "pynvml": ("agent/mnspawn_agent/devices",),
+    "pynvml": ("agent/mnspawn_agent/posix/host/devices",),
     "ClusterShell": ("inventory/",),
     "yaml": ("inventory/",),
 }

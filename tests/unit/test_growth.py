@@ -21,7 +21,7 @@ from mnspawn.layout import ranks_of
 from mnspawn.logs.sinks import ConsoleSink
 from mnspawn.spawning.watcher import Watcher
 from mnspawn_agent.core.pod import PodMachine, PodState
-from mnspawn_agent.posix.spool import Spool, Spools
+from mnspawn_agent.posix.files.spool import Spool, Spools
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel
 from mnspawn_inventory import Host

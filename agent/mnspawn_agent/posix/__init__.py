@@ -1,1 +1,1 @@
-"""All of the agent that touches the system."""
+"""All of the agent that touches the system, in rooms: link, host, run, files."""

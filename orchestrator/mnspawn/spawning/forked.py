@@ -18,9 +18,12 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from mnspawn_agent import facts
 from mnspawn_agent import main as agent
-from mnspawn_agent.posix import guardian, libc, limits, loop, spawner, wire
+from mnspawn_agent.posix import libc
+from mnspawn_agent.posix.host import facts
+from mnspawn_agent.posix.link import wire
+from mnspawn_agent.posix.link.agent import HEARD
+from mnspawn_agent.posix.run import guardian, limits, spawner
 
 from .._version import __version__
 
@@ -72,7 +75,7 @@ class Heritage:
         self.descriptors = frozenset(open_descriptors() - own - {0, 1, 2})
         signal.set_wakeup_fd(-1)  # the caller's own loop would hear our signals
         handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
-        ours = {*loop.HEARD, signal.SIGPIPE}
+        ours = {*HEARD, signal.SIGPIPE}
         self._handlers = {number: each for number, each in handlers.items() if callable(each) or number in ours}
         for number in self._handlers:
             signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
@@ -135,7 +138,7 @@ def _unbuffered(descriptor: int, encoding: str, errors: str) -> io.TextIOWrapper
 
 
 class Forks:
-    """Starts workers by forking the agent: does what the module posix/spawner does."""
+    """Starts workers by forking the agent: does what the module posix/run/spawner does."""
 
     def __init__(self, heritage: Heritage, workdir: str | None, run: Callable[[], None]) -> None:
         self._heritage = heritage

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnspawn_agent.posix import tailer
-from mnspawn_agent.posix.tailer import FollowedFile
-from mnspawn_agent.posix.wire import Wire
+from mnspawn_agent.posix.link import tailer
+from mnspawn_agent.posix.link.tailer import FollowedFile
+from mnspawn_agent.posix.link.wire import Wire
 
 
 def opened(path: Path, content: bytes) -> FollowedFile:

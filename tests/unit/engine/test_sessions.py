@@ -25,7 +25,7 @@ STREAMS = {(0, 1): b"rank 0 says a lot\n" * 3, (0, 2): b"oops\n", (1, 1): b"", (
 
 
 class ModelAgent:
-    """What posix/loop.py does with its channel, without a system: streams are bytes, a pod is three messages.
+    """What posix/link/agent.py does with its channel, without a system: streams are bytes, a pod is three messages.
 
     Args:
         kept: offset of the oldest byte that is still there, by stream.

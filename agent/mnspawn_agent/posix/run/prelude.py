@@ -8,9 +8,9 @@ import sys
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from . import libc, spawner
-from .lookup import find
-from .pythons import NAMES
+from .. import libc
+from . import spawner
+from .programs import NAMES, find
 
 LIMIT = 60.0  # seconds; `conda activate` from a slow network file system takes ten or twenty
 LOOK = (

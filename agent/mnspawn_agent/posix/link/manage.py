@@ -5,7 +5,8 @@ import os
 import time
 from typing import Any, Dict, Iterator, List
 
-from . import attach, guardian, reaper, rundir
+from ..files import control, rundir
+from ..run import guardian, reaper
 
 
 def list_pods() -> List[Dict[str, Any]]:
@@ -37,7 +38,7 @@ def _pods() -> Iterator[Any]:
 
 def command(run: str, node_rank: str, order: Dict[str, Any]) -> Dict[str, Any]:
     """Give an order to a pod's agent; its answer, or {"ok": False, "problem": ...} when there is none."""
-    sock = attach.connect(run, node_rank)
+    sock = control.connect(run, node_rank)
     if sock is None:
         known = rundir.find_pod(run, node_rank)
         if known is None:

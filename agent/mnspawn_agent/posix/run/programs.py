@@ -1,4 +1,4 @@
-"""Python interpreters of this host: which there are, and whether one is of the version that is asked for."""
+"""Finds programs as a shell would, and the Python interpreters of this host. Starts interpreters only to ask them."""
 
 import glob
 import os
@@ -9,8 +9,6 @@ import sys
 import time
 from typing import Callable, Dict, List, Optional, Tuple
 
-from .lookup import find as find_program
-
 Version = Tuple[int, ...]
 NAMES = ("python3", "python")  # what people type once an environment is activated
 NAME = re.compile(r"python(3\.\d+)$")
@@ -19,6 +17,21 @@ ASK = "import sys; print('%d.%d' % sys.version_info[:2])"
 ASK_PATH = "import sys; print(sys.executable)"
 ASK_TIMEOUT = 60.0  # seconds; a cold interpreter on a network file system can take ten
 LOOK = 0.5  # seconds between two calls of who wants to do something meanwhile
+
+
+def find(name: str, path: str, folder: str) -> Optional[str]:
+    """The file that a name means; None where there is none that can be executed.
+
+    Args:
+        path: as in PATH; an empty entry is `folder`.
+        folder: that relative names and entries start from.
+    """
+    folders = [""] if "/" in name else path.split(os.pathsep)
+    for entry in folders:
+        found = os.path.join(folder, entry, name)
+        if os.path.isfile(found) and os.access(found, os.X_OK):
+            return found
+    return None
 
 
 def of_environment(
@@ -32,7 +45,7 @@ def of_environment(
     """
     own = sys.executable or "python3"
     paths = [environ.get("PATH", os.defpath) for environ in (before, after)]
-    old, new = (next(filter(None, (find_program(name, path, folder) for name in NAMES)), None) for path in paths)
+    old, new = (next(filter(None, (find(name, path, folder) for name in NAMES)), None) for path in paths)
     if new is None:
         return own
     if new != old or os.path.realpath(new) == os.path.realpath(own):
@@ -53,7 +66,7 @@ def problem_with(
     found = version_of(python, meanwhile, environ)
     if found == ".".join(map(str, wanted)):
         return None
-    others = ", ".join("%s (%s)" % pair for pair in find()) or "none with a version in its name"
+    others = ", ".join("%s (%s)" % pair for pair in versioned()) or "none with a version in its name"
     return "expected Python %s, as here, to run the function, found %s at %s; on this host there are: %s" % (
         ".".join(map(str, wanted)),
         found,
@@ -104,7 +117,7 @@ def _read_all(fd: int, deadline: float, meanwhile: Callable[[], object]) -> Opti
     return None
 
 
-def find() -> List[Tuple[str, str]]:
+def versioned() -> List[Tuple[str, str]]:
     """(version, path) of interpreters whose file name tells their version, one per version, PATH first."""
     folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     for pattern in VERSIONED_FOLDERS:

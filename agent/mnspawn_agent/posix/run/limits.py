@@ -1,4 +1,4 @@
-"""Whether arguments and environment fit into what Linux takes. Names variables, never shows their values."""
+"""What the host allows a process: open files, and the size of arguments and environment (never shows values)."""
 
 import os
 import resource
@@ -10,8 +10,26 @@ LEAST, MOST = 131072, 6 << 20  # bytes of all strings and pointers, whatever the
 POINTER = struct.calcsize("P")
 NAMED = 3  # of the largest variables
 
+_given: List[Tuple[int, int]] = []  # the limit of open files that the host gave us
 
-def limit() -> Tuple[int, int]:
+
+def raise_open_files() -> None:
+    """Take what the hard limit allows; an agent of many ranks would not get along with the usual 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        return  # not allowed here: then the soft limit stays
+    _given.append((soft, hard))
+
+
+def restore_open_files() -> None:
+    """In a worker, before it executes its program."""
+    if _given:
+        resource.setrlimit(resource.RLIMIT_NOFILE, _given[0])
+
+
+def argument_limit() -> Tuple[int, int]:
     """Bytes of all strings and pointers that a process started here may have, and our soft stack limit (-1: none)."""
     soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
     if soft == resource.RLIM_INFINITY:
@@ -39,7 +57,7 @@ def problem_with(arguments: int, env: Dict[str, str]) -> Optional[str]:
             LONGEST,
         )
     total = sum(sizes.values()) + POINTER * len(sizes) + arguments
-    most, stack = limit()
+    most, stack = argument_limit()
     if total <= most:
         return None
     named = ", ".join("%s %d" % (name, sizes[name]) for name in largest[:NAMED])

@@ -1,13 +1,19 @@
-"""What torch's `record` has left of a rank's exception. The file is a program's word: bounded, perhaps anything."""
+"""Files that torch leaves behind: exceptions that its `record` wrote, and locks of builds that were killed."""
 
+import glob
+import itertools
 import json
 import os
 import stat
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from ..files import rundir
 
 VARIABLE = "TORCHELASTIC_ERROR_FILE"
 MOST = 4 << 20  # bytes of a file: its traceback may have thousands of calls
 LONGEST = 4000  # characters that are told; the rank's stderr has the rest
+LOCKS = 1000  # extensions that are looked at
+LOCKS_TOLD = 4
 
 
 class Unusable(Exception):
@@ -67,3 +73,24 @@ def read(path: str) -> Optional[str]:
     if len(text) > LONGEST:
         text = "%s... (%d more characters)" % (text[:LONGEST], len(text) - LONGEST)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def lock_problems(env: Dict[str, str]) -> List[str]:
+    """What to tell of ranks that will have this environment, before they start.
+
+    torch makes a file `lock` while it builds or loads an extension (torch.utils.file_baton), which DeepSpeed does when
+    it starts, and keeps it open meanwhile. Nobody removes it when that process is killed.
+    """
+    root = env.get("TORCH_EXTENSIONS_DIR", "")
+    if root:
+        pattern = os.path.join(glob.escape(root), "*", "lock")
+    else:
+        cache = env.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        pattern = os.path.join(glob.escape(cache), "torch_extensions", "*", "*", "lock")
+    left = (path for path in itertools.islice(glob.iglob(pattern), LOCKS) if not rundir.openers_of(path))
+    return [
+        "%s: no process of this host holds this lock, and ranks that need the extension there wait for it for ever;"
+        " remove it, unless another host shares the folder and builds there" % path
+        for path in itertools.islice(left, LOCKS_TOLD)
+        if os.path.exists(path)  # else its holder ended meanwhile, as it should
+    ]

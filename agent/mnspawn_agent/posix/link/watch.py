@@ -9,13 +9,14 @@ import selectors
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from ..protocol import channel, messages
-from ..protocol.checks import is_moment, is_time
-from ..protocol.version import PROTOCOL
-from . import libc, reaper, rundir
-from .marks import Marks
-from .spool import Spool, Spools
-from .supervisor import STREAMS
+from ...protocol import channel, messages
+from ...protocol.checks import is_moment, is_time
+from ...protocol.version import PROTOCOL
+from .. import libc
+from ..files import rundir
+from ..files.marks import Marks
+from ..files.spool import STREAMS, Spool, Spools
+from ..run import reaper
 from .wire import Wire
 
 CHUNK = 131072

@@ -7,23 +7,21 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Set
 
-from ..core.pod import Ended, Finished, PodMachine, PodState, Sweep
-from ..core.worker import SendSignal, WorkerState
-from ..protocol import messages
-from ..protocol.exits import from_wait_status
-from . import attach, buildlocks, forkserver, libc, native, probe, reaper, recorded, spawner
-from .marks import MarkWriter
+from ...core.pod import Ended, Finished, PodMachine, PodState, Sweep
+from ...core.worker import SendSignal, WorkerState
+from ...protocol import messages
+from ...protocol.exits import from_wait_status
+from .. import libc, native
+from ..files import control
+from ..files.marks import MarkWriter
+from ..files.spool import RESULT, STDERR, STREAMS, Spool, Spools, tail_of
+from . import forkserver, probe, reaper, spawner, torch_files
 from .prepare import Preparation, without
-from .spool import Spool, Spools, tail_of
 
 Send = Callable[[Dict[str, Any]], None]
 Meanwhile = Callable[[], object]
 
 PASSED_ON = ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGINT", "SIGTERM", "SIGCONT", "SIGSTOP", "SIGKILL", "SIGQUIT")
-STDOUT = 1
-STDERR = 2
-RESULT = 3
-STREAMS = ((STDOUT, "out"), (STDERR, "err"), (RESULT, "result"))
 RESULT_VARIABLE = "MNSPAWN_RESULT_FILE"  # where a shipped function's worker appends what it returns
 
 
@@ -46,7 +44,7 @@ class Supervisor:
         self._starter = starter
         self._meanwhile = meanwhile
         self._prepared = Preparation(message, root, meanwhile, {guardian})
-        self.socket = attach.listen(self._prepared.folder.path)
+        self.socket = control.listen(self._prepared.folder.path)
         self.spools = Spools()
         self.pod = PodMachine(self._prepared.ranks, message["grace"], message["stops_on_failure"])
         self.grace = float(message["grace"])
@@ -59,7 +57,7 @@ class Supervisor:
         self._ranks_by_pid: Dict[int, int] = {}
         self._forks: Optional[forkserver.ForkServer] = None  # until it has made the workers
         self._errors: Dict[int, str] = {}
-        self._recorded = recorded.Recorded()
+        self._recorded = torch_files.Recorded()
         self._stopped_for: Optional[str] = None  # "asked" by somebody on the host, or "orphaned"
         for notice in self._prepared.notices:
             self._notice(notice)
@@ -121,7 +119,7 @@ class Supervisor:
         base = without(os.environ, native.inward(message["unset"]))
         base.update(native.inward(message["env"]))
         base.update(reaper.mark_of(prepared.run, prepared.node_rank))
-        for problem in buildlocks.problems(base):
+        for problem in torch_files.lock_problems(base):
             self._notice(problem)
         prepared.held.release()
         if sys.platform.startswith("linux"):
@@ -380,7 +378,7 @@ class Supervisor:
         os.close(self._lock)
         if keep:
             try:
-                os.unlink(self._prepared.folder.join(attach.SOCKET_NAME))
+                os.unlink(self._prepared.folder.join(control.SOCKET_NAME))
             except OSError:
                 pass  # the folder was removed by hand
         else:

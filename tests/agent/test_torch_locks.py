@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn_agent.posix import buildlocks
+from mnspawn_agent.posix.run import torch_files
 from tests.support import Controller
 
 HOLDS = (
@@ -21,11 +21,11 @@ def test_a_lock_is_told_once_its_holder_was_killed(
 ) -> None:
     lock = tmp_path / folder / "lock"
     lock.parent.mkdir(parents=True)
-    assert buildlocks.problems({variable: str(tmp_path)}) == []
+    assert torch_files.lock_problems({variable: str(tmp_path)}) == []
     with controller.start("python3", "-c", HOLDS, str(lock)) as holder:
         holder.wait_for(lambda: "holds" in holder.stdout)
-        assert buildlocks.problems({variable: str(tmp_path)}) == []
-    (told,) = buildlocks.problems({variable: str(tmp_path)})
+        assert torch_files.lock_problems({variable: str(tmp_path)}) == []
+    (told,) = torch_files.lock_problems({variable: str(tmp_path)})
     assert told.startswith(f"{lock}: no process of this host holds this lock")
     assert [path.name for path in lock.parent.iterdir()] == ["lock"]  # it is the user's to remove
 
@@ -34,4 +34,4 @@ def test_many_are_not_all_told(tmp_path: Path) -> None:
     for number in range(9):
         (tmp_path / f"extension{number}").mkdir()
         (tmp_path / f"extension{number}" / "lock").touch()
-    assert len(buildlocks.problems({"TORCH_EXTENSIONS_DIR": str(tmp_path)})) == 4
+    assert len(torch_files.lock_problems({"TORCH_EXTENSIONS_DIR": str(tmp_path)})) == 4

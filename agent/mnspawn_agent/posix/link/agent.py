@@ -8,12 +8,14 @@ import socket
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..core.lifeline import Lifeline
-from ..core.pod import PodState
-from ..protocol import channel, messages
-from ..protocol.version import PROTOCOL
-from . import attach, native, rundir, spawner
-from .supervisor import Supervisor
+from ...core.lifeline import Lifeline
+from ...core.pod import PodState
+from ...protocol import channel, messages
+from ...protocol.version import PROTOCOL
+from .. import native
+from ..files import control, rundir
+from ..run import spawner
+from ..run.supervisor import Supervisor
 from .wire import Wire
 
 CHUNK = 131072
@@ -255,7 +257,7 @@ class Agent:
             sock, _ = listener.accept()
         except OSError:
             return  # it went away before we came to it
-        if not attach.is_ours(sock):
+        if not control.is_ours(sock):
             sock.close()
             return
         fd = sock.detach()

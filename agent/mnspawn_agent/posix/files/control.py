@@ -1,7 +1,6 @@
-"""Joins a new link to an agent that is already there: bytes between stdin/stdout and its control socket."""
+"""The control socket in a pod's folder: how a second process of the account reaches the pod's agent."""
 
 import os
-import selectors
 import socket
 import struct
 from typing import Optional
@@ -63,24 +62,3 @@ def is_ours(sock: socket.socket) -> bool:
         return True  # no Linux: the folder has to do
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     return bool(CREDENTIALS.unpack(raw)[1] == os.getuid())
-
-
-def relay(link_in: int, link_out: int, sock: socket.socket) -> None:
-    """Pass bytes both ways until either side ends."""
-    selector = selectors.DefaultSelector()
-    selector.register(link_in, selectors.EVENT_READ)
-    selector.register(sock, selectors.EVENT_READ)
-    while True:
-        for key, _ in selector.select():
-            if key.fd == link_in:
-                chunk = os.read(link_in, 65536)
-                if not chunk:
-                    return
-                sock.sendall(chunk)
-            else:
-                chunk = sock.recv(65536)
-                if not chunk:
-                    return
-                view = memoryview(chunk)
-                while view:
-                    view = view[os.write(link_out, view) :]

@@ -5,9 +5,13 @@ import time
 from collections import deque
 from typing import Callable, Deque, Dict, FrozenSet, List, Optional, Set, Tuple
 
-from . import libc
+from .. import libc
 from .marks import MarkWriter
 
+STDOUT = 1
+STDERR = 2
+RESULT = 3
+STREAMS = ((STDOUT, "out"), (STDERR, "err"), (RESULT, "result"))  # and what ends the names of their files
 IN_Q_OVERFLOW = 0x4000  # events were dropped
 BLOCK = 4096  # holes are made of whole blocks
 FAR = 1 << 30  # bytes behind a file's end: a hole there says whether there can be any and takes nothing away

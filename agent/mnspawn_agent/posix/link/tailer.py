@@ -11,10 +11,10 @@ import stat
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..protocol import channel, messages
-from ..protocol.checks import MAX_FILES
-from ..protocol.version import PROTOCOL
-from . import native
+from ...protocol import channel, messages
+from ...protocol.checks import MAX_FILES
+from ...protocol.version import PROTOCOL
+from .. import native
 from .wire import Wire
 
 CHUNK = 65536

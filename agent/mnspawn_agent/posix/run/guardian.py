@@ -6,8 +6,9 @@ import sys
 import time
 from typing import Iterable, List, Tuple
 
-from ..protocol.exits import KILL_LIMIT, as_shell_status, from_wait_status
-from . import reaper, rundir
+from ...protocol.exits import KILL_LIMIT, as_shell_status, from_wait_status
+from ..files import rundir
+from . import reaper
 
 
 def split(unneeded: Iterable[int] = ()) -> Tuple[int, int]:
@@ -33,7 +34,7 @@ def split(unneeded: Iterable[int] = ()) -> Tuple[int, int]:
 
 
 def _guard(agent: int, told_in: int, unneeded: Iterable[int]) -> int:
-    from . import libc
+    from .. import libc
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)

@@ -3,7 +3,8 @@
 import os
 from typing import Callable, Dict, List
 
-from . import attach, ports, rundir
+from ..files import control, rundir
+from ..run import ports
 
 OWN_FILES = 12  # open in an agent that has a run beside those that it makes for it
 MOST = 64  # processes at once: more ranks than that are told apart when they start
@@ -35,7 +36,7 @@ def _folder(place: str) -> str:
         folder.write_status({})
         for fd in (folder.lock(), folder.open_stream(0, "out")[1]):
             undo.append(lambda fd=fd: os.close(fd))  # type: ignore[misc]
-        undo.append(attach.listen(folder.path).close)
+        undo.append(control.listen(folder.path).close)
     except OSError as error:
         return ("run folder can't be made: %s" % error).replace(run, "RUN")
     finally:

@@ -6,8 +6,10 @@ import sys
 import time
 from typing import IO, Any, Callable, Dict, List, Optional, Set, Tuple
 
-from .. import ours
-from . import lookup, native, ports, prelude, pythons, reaper, room, rundir
+from ... import ours
+from .. import native
+from ..files import rundir
+from . import limits, ports, prelude, programs, reaper
 
 Message = Dict[str, Any]
 
@@ -136,16 +138,16 @@ class Preparation:
         wanted: Optional[str] = self.message["python"]
         found: Optional[str] = sys.executable or "python3"
         if wanted is not None:
-            found = lookup.find(os.path.expanduser(wanted), self._path, self.start_folder)
+            found = programs.find(os.path.expanduser(wanted), self._path, self.start_folder)
             if found is None:
                 self.reasons.append("no Python at %s%s" % (wanted, self._after_prelude()))
                 return wanted
         elif self.message["prelude"] is not None:
             before = self._draft_environment()
-            found = pythons.of_environment(before, self.environ, self.start_folder, self._meanwhile)
+            found = programs.of_environment(before, self.environ, self.start_folder, self._meanwhile)
         version = self.message["python_version"]
         began = time.monotonic()
-        problem = pythons.problem_with(str(found), version, self._meanwhile, self.environ) if version else None
+        problem = programs.problem_with(str(found), version, self._meanwhile, self.environ) if version else None
         self._note_slow(str(found), time.monotonic() - began, "took %.1f s to start")
         if problem:
             self.reasons.append(problem)
@@ -164,14 +166,14 @@ class Preparation:
 
     def _find_command(self) -> None:
         command = self.message["command"]
-        if command is not None and lookup.find(command, self._path, self.start_folder) is None:
+        if command is not None and programs.find(command, self._path, self.start_folder) is None:
             is_relative = "/" in command and not os.path.isabs(command)
             where = " in %s" % self.start_folder if is_relative else self._after_prelude()
             is_there = "/" in command and os.path.exists(os.path.join(self.start_folder, command))
             self.reasons.append(("%s%s can't be executed" if is_there else "no command %s%s") % (command, where))
 
     def _check_room(self) -> None:
-        problem = room.problem_with(self.message["argument_bytes"], self.environ)
+        problem = limits.problem_with(self.message["argument_bytes"], self.environ)
         if problem:
             self.reasons.append(problem)
 

@@ -10,7 +10,7 @@ import os
 import tempfile
 from typing import Any, Dict, List, Tuple
 
-from ..protocol.exits import from_wait_status, signal_name
+from ...protocol.exits import from_wait_status, signal_name
 from . import spawner
 
 ARGUMENT = "fork"  # what worker_main.py is told

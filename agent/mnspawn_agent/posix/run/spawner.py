@@ -6,7 +6,8 @@ import signal
 import sys
 from typing import Dict, List, Optional, Tuple
 
-from . import libc, limits, room
+from .. import libc
+from . import limits
 
 RESET = [
     getattr(signal, name)
@@ -88,10 +89,10 @@ def _become(
 def _problem(error: OSError, argv: List[str], env: Dict[str, str]) -> str:
     """Why nothing was executed."""
     if error.errno == errno.E2BIG:
-        too_big = room.problem_with(room.size_of(argv), env)
+        too_big = limits.problem_with(limits.size_of(argv), env)
         longest = max(len(os.fsencode(word)) + 1 for word in argv)
-        if longest > room.LONGEST:
-            too_big = "an argument takes %d bytes, more than the %d that Linux allows one" % (longest, room.LONGEST)
+        if longest > limits.LONGEST:
+            too_big = "an argument takes %d bytes, more than the %d that Linux allows one" % (longest, limits.LONGEST)
         return "%s: %s" % (argv[0], too_big or error.strerror)
     return "%s: %s" % (error.filename or argv[0], error.strerror)
 

@@ -15,9 +15,12 @@ import socket
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from .. import facts
-from . import limits, lookup, native, prelude, probe, pythons, reaper, rehearsal, rundir
-from .prepare import without
+from ... import ours
+from .. import native
+from ..files import rundir
+from ..run import limits, prelude, probe, programs, reaper
+from ..run.prepare import without
+from . import facts, rehearsal
 
 LINE_LIMIT = 64 << 20  # the largest has a rank's environment, 6 MiB (execve(2)) with each byte as \udcXX
 AT_ONCE = 128  # connections under way, where so many files may be open: 500 silent ones take 12 s
@@ -71,12 +74,12 @@ def _try_prelude(request: Dict[str, Any]) -> Dict[str, str]:
         return {"problem": str(error), "python": "", "version": ""}
     wanted, path = request["python"], left.environ.get("PATH", os.defpath)
     if wanted is None:
-        found = pythons.of_environment(before, left.environ, left.folder, lambda: None)
+        found = programs.of_environment(before, left.environ, left.folder, lambda: None)
     else:
-        found = lookup.find(os.path.expanduser(wanted), path, left.folder)
+        found = programs.find(os.path.expanduser(wanted), path, left.folder)
     if found is None:
         return {"problem": "no Python at %s after the prelude" % wanted, "python": "", "version": ""}
-    return {"problem": "", "python": found, "version": pythons.version_of(found, lambda: None, left.environ)}
+    return {"problem": "", "python": found, "version": programs.version_of(found, lambda: None, left.environ)}
 
 
 def _at_once() -> int:
@@ -112,7 +115,7 @@ def _cache(is_cached: bool) -> Dict[str, Any]:
     """Whether the agent was here already, and where it is kept ("" for memory: it is sent anew each time)."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~") + "/.cache"
     preferred = os.path.join(base, "mnspawn")
-    code = os.path.dirname(getattr(facts, "__file__", "") or "")  # <place>/<digest>/mnspawn_agent
+    code = os.path.dirname(getattr(ours, "__file__", "") or "")  # <place>/<digest>/mnspawn_agent
     place = os.path.dirname(os.path.dirname(code))
     return {
         "was_here": is_cached,

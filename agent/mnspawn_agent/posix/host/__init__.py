@@ -1,0 +1,1 @@
+"""What can be learned of this host without a run."""
