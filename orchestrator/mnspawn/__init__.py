@@ -12,15 +12,7 @@ TYPE_CHECKING = False  # as typing's, which is a large module to import for one 
 if TYPE_CHECKING:
     from . import multiprocessing
     from ._version import __version__
-    from .errors import (
-        HostError,
-        HostLost,
-        HostsUnusable,
-        MnspawnError,
-        PlanRefused,
-        UsageError,
-    )
-    from .launching import alaunch, launch
+    from .errors import HostError, HostLost, HostsUnusable, MnspawnError, PlanRefused, UsageError
     from .report import HostOutcome, RankOutcome, RunReport
     from .spawning.context import SpawnContext
     from .spawning.errors import (
@@ -32,6 +24,7 @@ if TYPE_CHECKING:
         ResultError,
         RunTimedOut,
     )
+    from .spawning.launch import alaunch, launch
     from .spawning.start import aspawn, spawn
 
 __all__ = [
@@ -63,7 +56,7 @@ __all__ = [
 _PLACES = {
     "_version": ("__version__",),
     "errors": ("HostError", "HostLost", "HostsUnusable", "MnspawnError", "PlanRefused", "UsageError"),
-    "launching": ("alaunch", "launch"),
+    "spawning.launch": ("alaunch", "launch"),
     "report": ("HostOutcome", "RankOutcome", "RunReport"),
     "spawning.context": ("SpawnContext",),
     "spawning.errors": (

@@ -18,9 +18,9 @@ from mnspawn._version import __version__
 from mnspawn.bootstrap import bundle, stub
 from mnspawn.bootstrap.stub import Handshake
 from mnspawn.core.session import Drained, Hello, HostSession, Output, Prepared, Refused, SessionEvent, Speaker
-from mnspawn.engine.prepare import Preparation, load_cargo, start_message
 from mnspawn.engine.request import RunRequest
-from mnspawn.plan import Program
+from mnspawn.engine.run.prepare import Preparation, load_cargo, start_message
+from mnspawn.plan.launch_plan import Program
 from mnspawn_agent.protocol import messages
 from mnspawn_inventory import Host
 from tests.support import PATIENCE

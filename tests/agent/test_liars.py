@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from mnspawn import api
-from mnspawn.engine import sites
+from mnspawn.api import runs as api
+from mnspawn.engine.link import sites
 from mnspawn.engine.request import RunRequest
 from mnspawn.errors import HostsUnusable
 from mnspawn.events import Event, HostLost, HostStopped, RunStopping, WorkerExited
-from mnspawn.plan import Program
+from mnspawn.plan.launch_plan import Program
 from mnspawn.report import RunReport
 from mnspawn.transport import create
 from mnspawn.transport.base import SshOptions, Transport

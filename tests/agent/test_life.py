@@ -10,7 +10,7 @@ import pytest
 
 from mnspawn.core.session import Complete, Done, Drained, Exited, NotStarted, Output, Remark, Started
 from mnspawn.errors import PythonMissing, PythonTooOld
-from mnspawn.plan import Program
+from mnspawn.plan.launch_plan import Program
 from mnspawn_agent.protocol import messages
 from tests.agent.live import Account, Live
 from tests.support import pythons, wait_until

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mnspawn.core.session import Refused
-from mnspawn.plan import Program
+from mnspawn.plan.launch_plan import Program
 from mnspawn_agent.protocol import messages
 from tests.agent.live import Account, Live, is_alive
 from tests.support import PATIENCE, wait_until

@@ -16,10 +16,10 @@ SUMMARY = "mnspawn: rank 0 failed: exit status 7 (host sandbox-1, local rank 0, 
 ENTRY = """
 import asyncio, os, signal, sys
 from mnspawn.cli import main as entry
-from mnspawn.engine import drive, interrupts
-from mnspawn.logs import sinks
+from mnspawn.engine.run import drive, interrupts
+from mnspawn.output import sinks
 import mnspawn.cli.render as render
-import mnspawn.cli.run as run
+import mnspawn.cli.commands.run as run
 import mnspawn.events as seen
 
 def hit():

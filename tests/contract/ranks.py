@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mnspawn.contract import DEFAULT
-from mnspawn.layout import Site, assign
-from mnspawn.plan import Ground, LaunchPlan, LaunchSpec, Program, build
+from mnspawn.plan.contract import DEFAULT
+from mnspawn.plan.launch_plan import Ground, LaunchPlan, LaunchSpec, Program, build
+from mnspawn.plan.layout import Site, assign
 from tests.support import PATIENCE, Controller, Finished
 
 DEADLINE = 4 * PATIENCE  # paddle takes up to 16 s to import on two cores that do nothing else

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.contract import WATCHED
+from mnspawn.plan.contract import WATCHED
 from mnspawn_agent.posix.host import facts
 from tests.support import Cluster, frameworks
 from tests.support.controller import REPOSITORY

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.contract import paddle as paddle_contract
-from mnspawn.plan import Program
+from mnspawn.plan.contract import paddle as paddle_contract
+from mnspawn.plan.launch_plan import Program
 from tests.contract.ranks import Ranks
 from tests.contract.worked_example import cluster, environments
 from tests.support import PATIENCE, Controller, frameworks

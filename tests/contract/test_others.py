@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from mnspawn.contract import DEFAULT, REGISTRY, ours
+from mnspawn.plan.contract import DEFAULT, REGISTRY, ours
 from tests.contract.worked_example import cluster, environments, table
 from tests.support.controller import REPOSITORY
 

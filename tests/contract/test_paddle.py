@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from mnspawn.contract import paddle as contract
+from mnspawn.plan.contract import paddle as contract
 from tests.contract.worked_example import cluster, environments, table
 
 ENDPOINTS = "10.0.0.1:6070,10.0.0.1:6071,10.0.0.2:6070,10.0.0.2:6071"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.plan import Program
+from mnspawn.plan.launch_plan import Program
 from tests.contract.ranks import Ranks
 from tests.support import Controller
 from tests.support.controller import REPOSITORY

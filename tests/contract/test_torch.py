@@ -3,9 +3,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from mnspawn.contract import SCRUBBED, advice
-from mnspawn.layout import Layout, Site, assign
-from mnspawn.plan import Ground, LaunchSpec, Program, build
+from mnspawn.plan.contract import SCRUBBED, advice
+from mnspawn.plan.launch_plan import Ground, LaunchSpec, Program, build
+from mnspawn.plan.layout import Layout, Site, assign
 from tests.contract.worked_example import SCRIPT, cluster, environments, table
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from mnspawn.contract import DEFAULT
-from mnspawn.layout import Layout, Site, assign
-from mnspawn.plan import Ground, LaunchSpec, Program, build
+from mnspawn.plan.contract import DEFAULT
+from mnspawn.plan.launch_plan import Ground, LaunchSpec, Program, build
+from mnspawn.plan.layout import Layout, Site, assign
 
 SCRIPT = Program("script", "train.py")
 

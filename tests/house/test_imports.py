@@ -30,19 +30,17 @@ SYSTEM = {
 PURE = [
     CONTROLLER / "errors.py",
     CONTROLLER / "events.py",
-    CONTROLLER / "layout.py",
-    CONTROLLER / "plan.py",
     CONTROLLER / "report.py",
-    CONTROLLER / "contract",
+    CONTROLLER / "plan",
     CONTROLLER / "core",
-    CONTROLLER / "logs" / "lines.py",
+    CONTROLLER / "output" / "lines.py",
     AGENT / "core",
     AGENT / "protocol",
 ]
 ALLOWED = {AGENT / "protocol" / "exits.py": {"signal"}}  # names of signals, a table
 PLACES = {
-    "asyncssh": ("orchestrator/mnspawn/transport/asyncssh_", "orchestrator/mnspawn/sandbox"),
-    "paramiko": ("orchestrator/mnspawn/transport/paramiko_",),
+    "asyncssh": ("orchestrator/mnspawn/transport/asyncssh/", "orchestrator/mnspawn/sandbox"),
+    "paramiko": ("orchestrator/mnspawn/transport/paramiko/",),
     "typer": ("orchestrator/mnspawn/cli/",),
     "click": ("orchestrator/mnspawn/cli/",),
     "rich": ("orchestrator/mnspawn/cli/",),

@@ -7,14 +7,14 @@ from tests.support.controller import REPOSITORY
 from tests.support.source import CONTROLLER, modules, shown, tree
 
 BY_NAME = ("getattr", "setattr", "hasattr", "delattr")
-INTERNALS = "orchestrator/mnspawn/transport/internals.py"
+INTERNALS = "orchestrator/mnspawn/transport/ssh/internals.py"
 OF_LIBRARIES = {
     INTERNALS: {
         *("_auth_methods", "_auth", "_choose_signature_alg"),  # asyncssh
         *("_channel_handler_table", "_key_info", "_kex_info", "_cipher_info", "_mac_info", "_handle_request"),
         *("_connect", "_close"),  # paramiko
     },
-    "orchestrator/mnspawn/transport/paramiko_process.py": {"_log"},  # overrides it; where there is none nobody calls it
+    "orchestrator/mnspawn/transport/paramiko/process.py": {"_log"},  # overrides it; where there is none nobody calls it
 }
 
 

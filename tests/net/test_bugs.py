@@ -9,7 +9,7 @@ SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(300)\n"
 BROKEN = """
 import sys
 from mnspawn.cli import main as entry
-from mnspawn.logs import sinks
+from mnspawn.output import sinks
 
 def on_output(self, event):
     if self._hosts.keys() >= {0, 1, 2}:

@@ -57,7 +57,7 @@ def test_too_few_files_are_told_in_one_line_before_anything_is_dialled(
 def test_files_that_run_out_on_the_way_are_no_hosts_fault(controller: Controller) -> None:
     program = (
         "import os, sys\n"
-        "from mnspawn.engine import sites\n"
+        "from mnspawn.engine.link import sites\n"
         "sites.check_room = lambda transports: None\n"
         f"{ENTRY.replace('import sys; ', '')}\n"
     )
@@ -85,7 +85,7 @@ def test_a_sandbox_for_which_too_few_files_are_allowed_is_told_before_it_starts(
 
 
 def test_a_sandbox_that_fails_says_why(controller: Controller) -> None:
-    program = f"from mnspawn import sandbox\nsandbox._FILES = 0\n{ENTRY}\n"
+    program = f"from mnspawn.sandbox import sandbox\nsandbox._FILES = 0\n{ENTRY}\n"
     words = [sys.executable, "-c", program, "--sandbox", "60", "--no-python", "true"]
     done = controller.run("prlimit", "--nofile=64:64", *words)
     assert done.status == 3, done

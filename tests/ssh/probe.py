@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from mnspawn import transport
-from mnspawn.engine.dial import dial
+from mnspawn.engine.link.dial import dial
 from mnspawn.errors import HostError
 from mnspawn.transport import Connection, SshOptions, Target
 

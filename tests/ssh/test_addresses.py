@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.transport import SshOptions, Target, addresses, sockets
-from mnspawn.transport.addresses import Address, in_turn
-from mnspawn.transport.route import Hop, Router
+from mnspawn.transport import SshOptions, Target
+from mnspawn.transport.config.route import Hop, Router
+from mnspawn.transport.ssh import addresses, sockets
+from mnspawn.transport.ssh.addresses import Address, in_turn
 from tests.ssh.test_across_hosts import SHORT, probe
 from tests.support import PATIENCE, Cluster
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnspawn.core.backoff import Backoff
-from mnspawn.engine import dial as dialling
-from mnspawn.engine.dial import dial, look_up
+from mnspawn.engine.link import dial as dialling
+from mnspawn.engine.link.dial import dial, look_up
 from mnspawn.errors import AuthRefused, ConnectionClosed, ConnectTimeout, HostError, UsageError
 from mnspawn.transport import Connection, SshOptions, Target
 from mnspawn.transport.memory import MemoryHost, MemoryTransport

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mnspawn import errors, transport
-from mnspawn.engine.dial import dial
+from mnspawn.engine.link.dial import dial
 from mnspawn.transport import SshOptions, Target
 from tests.support import LocalSshd
 from tests.support.waiting import PATIENCE, wait_until

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from mnspawn import errors, transport
-from mnspawn.engine.sites import reach_hosts
+from mnspawn.engine.link.sites import reach_hosts
 from mnspawn.transport import SshOptions
-from mnspawn.transport.keys import inspect
+from mnspawn.transport.trust.keys import inspect
 from mnspawn_inventory import Host
 from tests.ssh.test_errors import fingerprint, make_key
 from tests.ssh.test_fidelity import add_key, agent, run

@@ -10,8 +10,9 @@ import paramiko
 import pytest
 
 from mnspawn import errors, transport
-from mnspawn.transport import SshOptions, Target, internals
-from mnspawn.transport.paramiko_keyring import Agent
+from mnspawn.transport import SshOptions, Target
+from mnspawn.transport.paramiko.keyring import Agent
+from mnspawn.transport.ssh import internals
 from tests.ssh.test_errors import failure, make_key, prepend
 from tests.support import PATIENCE, LocalSshd
 
@@ -70,7 +71,7 @@ def test_paramiko_without_handlers_of_channels_tells_no_signals(local_sshd: Loca
     program = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from mnspawn.transport import internals\n"
+        "from mnspawn.transport.ssh import internals\n"
         f"internals.{gone} = {GONE!r}\n"
         "from tests.ssh.test_internals import status\n"
         "for command in ('exit 7', 'kill -TERM $$'):\n"

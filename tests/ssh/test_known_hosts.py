@@ -9,9 +9,11 @@ import pytest
 
 from mnspawn import transport
 from mnspawn.errors import UsageError
-from mnspawn.transport import SshOptions, Target, known_hosts, trust
-from mnspawn.transport.asyncssh_transport import AsyncsshTransport
-from mnspawn.transport.keys import kind_of
+from mnspawn.transport import SshOptions, Target
+from mnspawn.transport.asyncssh import fetch_keys
+from mnspawn.transport.asyncssh.transport import AsyncsshTransport
+from mnspawn.transport.trust import known_hosts
+from mnspawn.transport.trust.keys import kind_of
 from tests.ssh.test_errors import fingerprint, make_key
 from tests.support import LocalSshd
 
@@ -126,14 +128,14 @@ async def test_trust_fetches_keys_of_every_type_and_writes_them(tmp_path: Path) 
     with LocalSshd(sshd_config=f"HostKey {tmp_path}/rsa") as server:
         server.known_hosts.unlink()
         shared = asyncssh_transport(server)
-        offer = await trust.fetch(shared, Target("local"))
+        offer = await fetch_keys.fetch(shared, Target("local"))
         assert offer.fingerprints() == [
             ("ssh-ed25519", fingerprint(server.host_key)),
             ("ssh-rsa", fingerprint(tmp_path / "rsa")),
         ]
         assert not server.known_hosts.exists()
-        trust.accept(offer)
-        again = await trust.fetch(shared, Target("local"))
+        fetch_keys.accept(offer)
+        again = await fetch_keys.fetch(shared, Target("local"))
         assert (again.new, len(again.known), again.stale) == ((), 2, ())
         await (await shared.connect(Target("local"))).close()
         await shared.close()
@@ -143,12 +145,12 @@ async def test_trust_replaces_a_key_only_when_told_to(local_sshd: LocalSshd) -> 
     name = f"[127.0.0.1]:{local_sshd.port}"
     local_sshd.known_hosts.write_text(line("other", blob(1)) + line(known_hosts.hashed(name), blob(2)))
     shared = asyncssh_transport(local_sshd)
-    offer = await trust.fetch(shared, Target("local"))
+    offer = await fetch_keys.fetch(shared, Target("local"))
     assert [entry.number for entry in offer.stale] == [2]
     with pytest.raises(UsageError, match=f"{local_sshd.known_hosts}:2") as caught:
-        trust.accept(offer)
+        fetch_keys.accept(offer)
     assert "--replace" in (caught.value.hint or "")
-    trust.accept(offer, replace=True)
+    fetch_keys.accept(offer, replace=True)
     lines = local_sshd.known_hosts.read_text().splitlines()
     assert lines[0] + "\n" == line("other", blob(1))
     assert lines[1].startswith("|1|")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mnspawn import errors, transport
-from mnspawn.engine.dial import dial
+from mnspawn.engine.link.dial import dial
 from mnspawn.transport import SshOptions, Target
-from mnspawn.transport.ssh_config import SshConfig
+from mnspawn.transport.config.ssh_config import SshConfig
 from mnspawn.transport.threads import in_daemon_thread
 from tests.support.waiting import PATIENCE, wait_until
 

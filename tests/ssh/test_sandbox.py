@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn import leftovers, transport
+from mnspawn import temporary, transport
 from mnspawn.errors import UsageError
-from mnspawn.sandbox import PREFIX, Sandbox
+from mnspawn.sandbox.sandbox import PREFIX, Sandbox
 from mnspawn.transport import RemoteProcess, Transport
 from tests.support import wait_until, wait_until_async
 
@@ -149,7 +149,7 @@ async def test_what_still_runs_is_killed_at_the_end_daemons_included() -> None:
 HOLD = """
 import asyncio, sys
 from mnspawn import leftovers, transport
-from mnspawn.sandbox import Sandbox
+from mnspawn.sandbox.sandbox import Sandbox
 
 async def main():
     async with Sandbox(1) as sandbox:
@@ -181,7 +181,7 @@ def test_a_folder_whose_server_was_killed_goes_with_the_next_sandbox() -> None:
     assert len(roots()) == 1
 
     def is_removed() -> bool:
-        leftovers.sweep(PREFIX)
+        temporary.sweep(PREFIX)
         return not roots()
 
     wait_until(is_removed)

@@ -8,8 +8,8 @@ import pytest
 
 from mnspawn.errors import UsageError
 from mnspawn.transport import SshOptions, Target
-from mnspawn.transport.route import Router, describe, parse_destination
-from mnspawn.transport.ssh_config import SshConfig
+from mnspawn.transport.config.route import Router, describe, parse_destination
+from mnspawn.transport.config.ssh_config import SshConfig
 from tests.support.work import calls
 
 CONFIG = """\

@@ -8,7 +8,7 @@ import pytest
 from mnspawn import transport
 from mnspawn.errors import UsageError
 from mnspawn.transport import SshOptions
-from mnspawn.transport.ssh_config import SshConfig
+from mnspawn.transport.config.ssh_config import SshConfig
 
 REFUSED = """
 Port abc

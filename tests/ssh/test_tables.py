@@ -11,7 +11,10 @@ import pytest
 from paramiko import ssh_exception
 
 from mnspawn import errors, transport
-from mnspawn.transport import asyncssh_transport, marks, openssh_log, paramiko_transport
+from mnspawn.transport import marks
+from mnspawn.transport.asyncssh import transport as asyncssh_transport
+from mnspawn.transport.openssh import log as openssh_log
+from mnspawn.transport.paramiko import transport as paramiko_transport
 from tests.support.controller import REPOSITORY
 
 # raised where no connection to a host is: by server code, listeners, SFTP, terminals; or a warning to callers
@@ -118,7 +121,7 @@ def test_callers_who_log_hear_of_every_channel_only_if_they_ask(before: str, is_
 import logging
 logging.basicConfig(level=logging.INFO)
 {before}
-from mnspawn.transport.asyncssh_library import asyncssh
+from mnspawn.transport.asyncssh.library import asyncssh
 print(logging.getLogger("asyncssh").isEnabledFor(logging.INFO))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from mnspawn.core.agent_events import Exited, Output, Started
 from mnspawn.core.run import RunMachine, RunState
-from mnspawn.core.said import Exited, Output, Started
 from mnspawn.core.session import Complete, HostSession, Speaker
-from mnspawn.engine.answers import Answers
-from mnspawn.engine.audience import HIGH_WATER, Audience
-from mnspawn.engine.prepare import Preparation
+from mnspawn.engine.link.delivery import HIGH_WATER, Audience
 from mnspawn.engine.registry import KnownRun
+from mnspawn.engine.run.answers import Answers
+from mnspawn.engine.run.prepare import Preparation
 from mnspawn.errors import HostError
 from mnspawn.events import Event, RunStarting, Stream, WorkerExited, WorkerOutput, WorkerStarted
-from mnspawn.layout import ranks_of
-from mnspawn.logs.sinks import ConsoleSink
+from mnspawn.output.sinks import ConsoleSink
+from mnspawn.plan.layout import ranks_of
 from mnspawn.spawning.watcher import Watcher
 from mnspawn_agent.core.pod import PodMachine, PodState
 from mnspawn_agent.posix.files.spool import Spool, Spools

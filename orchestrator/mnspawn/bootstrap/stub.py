@@ -6,10 +6,10 @@ import secrets
 import zlib
 from dataclasses import dataclass, field
 
+from mnspawn.errors import BootstrapError, PythonMissing, PythonTooOld, ShellRefused, UsageError
+from mnspawn.quoting import quoted
 from mnspawn_agent.protocol.version import OLDEST_PYTHON
 
-from ..errors import BootstrapError, PythonMissing, PythonTooOld, ShellRefused, UsageError
-from ..quoting import quoted
 from .bundle import Archive
 from .startup import hint_for
 

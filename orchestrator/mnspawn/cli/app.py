@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mnspawn.cli import argv as command_line
 from mnspawn.errors import UsageError
-from mnspawn.settings import OPTIONS, resolve
+from mnspawn.settings.table import OPTIONS, resolve
+
+from . import argv as command_line
 
 PROGRAM = "mnspawn"
 COMPLETION = "_MNSPAWN_COMPLETE"  # in the environment when a shell asks what could come next
@@ -24,19 +25,19 @@ class Command:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "ps": Command("mnspawn.cli.ps", "List runs."),
-    "status": Command("mnspawn.cli.status", "Tell how a run stands."),
-    "logs": Command("mnspawn.cli.logs", "Show what a run's ranks wrote."),
-    "tail": Command("mnspawn.cli.tail", "Follow a run, or any files of hosts."),
-    "attach": Command("mnspawn.cli.attach", "Take a run over."),
-    "detach": Command("mnspawn.cli.detach", "Let go of a run."),
-    "stop": Command("mnspawn.cli.stop", "Stop a run."),
-    "signal": Command("mnspawn.cli.signal", "Send a signal to the ranks of a run."),
-    "report": Command("mnspawn.cli.report", "Tell what happened in a run."),
-    "clean": Command("mnspawn.cli.clean", "Remove what dead runs left on hosts."),
-    "inventory": Command("mnspawn.cli.inventory", "Show, check, convert and edit lists of hosts."),
-    "hosts": Command("mnspawn.cli.hosts", "Look at hosts before a run needs them, and learn their keys."),
-    "exec": Command("mnspawn.cli.exec", "Run the same command once on every host."),
+    "ps": Command("mnspawn.cli.commands.ps", "List runs."),
+    "status": Command("mnspawn.cli.commands.status", "Tell how a run stands."),
+    "logs": Command("mnspawn.cli.commands.logs", "Show what a run's ranks wrote."),
+    "tail": Command("mnspawn.cli.commands.tail", "Follow a run, or any files of hosts."),
+    "attach": Command("mnspawn.cli.commands.attach", "Take a run over."),
+    "detach": Command("mnspawn.cli.commands.detach", "Let go of a run."),
+    "stop": Command("mnspawn.cli.commands.stop", "Stop a run."),
+    "signal": Command("mnspawn.cli.commands.signal", "Send a signal to the ranks of a run."),
+    "report": Command("mnspawn.cli.commands.report", "Tell what happened in a run."),
+    "clean": Command("mnspawn.cli.commands.clean", "Remove what dead runs left on hosts."),
+    "inventory": Command("mnspawn.cli.commands.inventory", "Show, check, convert and edit lists of hosts."),
+    "hosts": Command("mnspawn.cli.commands.hosts", "Look at hosts before a run needs them, and learn their keys."),
+    "exec": Command("mnspawn.cli.commands.exec", "Run the same command once on every host."),
 }
 
 OF_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
@@ -60,13 +61,14 @@ def start(words: Sequence[str]) -> int:
         UsageError: it can't be understood; and whatever the command raises.
     """
     if COMPLETION in os.environ or words[:1] in (["--install-completion"], ["--show-completion"]):
-        from mnspawn.cli.completion import answer
+        from .completion import answer
 
         return answer(words)
     line = take_apart(words)
     if "--version" in line.options:
         from mnspawn._version import __version__
-        from mnspawn.cli.render import print_out
+
+        from .render import print_out
 
         print_out(f"mnspawn {__version__}\n")
         return 0
@@ -74,10 +76,10 @@ def start(words: Sequence[str]) -> int:
         command = load(line.command)
         return call(command, f"{PROGRAM} {line.command}", arrange(command, line.options, line.words))
     if not {"--help", "-h"}.isdisjoint(line.options):
-        from mnspawn.cli.options import build
+        from .options import build
 
         return call(build(), f"{PROGRAM} [run]", ["--help"])
-    from mnspawn.cli.run import perform
+    from .commands.run import perform
 
     return perform(resolve(command_line.read(line.options, OF_FLAG), os.environ), line.words)
 

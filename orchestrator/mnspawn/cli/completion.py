@@ -5,8 +5,9 @@ from typing import Any
 
 import typer
 
-from mnspawn.cli import app as tree
 from mnspawn.errors import UsageError
+
+from . import app as tree
 
 
 class Tree(typer.core.TyperGroup):
@@ -17,7 +18,7 @@ class Tree(typer.core.TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name == "run":
-            from mnspawn.cli.options import build
+            from .options import build
 
             return build()
         return tree.load(cmd_name) if cmd_name in tree.COMMANDS else None

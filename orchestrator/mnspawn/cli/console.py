@@ -7,14 +7,15 @@ import os
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TypeVar
 
-from mnspawn.api import Listener
-from mnspawn.cli.words import EventWording, visible
-from mnspawn.engine import interrupts
-from mnspawn.logs.copies import LocalCopies
-from mnspawn.logs.journal import EventsSink
-from mnspawn.logs.painters import Look
-from mnspawn.logs.sinks import ConsoleSink, OutputMode, Wording
-from mnspawn.settings import Settings
+from mnspawn.api.runs import Listener
+from mnspawn.engine.link import interrupts
+from mnspawn.output.copies import LocalCopies
+from mnspawn.output.journal import EventsSink
+from mnspawn.output.painters import Look
+from mnspawn.output.sinks import ConsoleSink, OutputMode, Wording
+from mnspawn.settings.table import Settings
+
+from .wording.run import EventWording, visible
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

@@ -6,13 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mnspawn import leftovers
-from mnspawn.cli.render import print_ours
-from mnspawn.cli.words import told
+from mnspawn import temporary as leftovers
 from mnspawn_inventory import InventoryError, Origin
 from mnspawn_inventory.store import check_editable
 from mnspawn_inventory.target import replace_text
 from mnspawn_inventory.text import read_text
+
+from .render import print_ours
+from .wording.run import told
 
 
 def edit_by_hand(path: Path) -> bool:

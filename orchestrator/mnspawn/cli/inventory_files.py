@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from mnspawn.cli.render import print_ours, print_out
-from mnspawn.cli.words import told
 from mnspawn_inventory import Host, Inventory, InventoryError, Origin, read_inventory
+
+from .render import print_ours, print_out
+from .wording.run import told
 
 FileOption = Annotated[
     str | None, typer.Option("--inventory", "-i", metavar="FILE", help="This file instead of your own inventory.")

@@ -63,23 +63,24 @@ def _heed_no_signals() -> None:
 
 def _take_signals() -> Callable[[], None]:
     """A run's handlers stay to keep its result safe; gives what a process that goes on gets its own back with."""
-    from mnspawn.engine import interrupts
+    from mnspawn.engine.link import interrupts
 
     before = interrupts.forget()
     return lambda: interrupts.restore(before)
 
 
 def _dispatch(words: list[str]) -> int:
-    from mnspawn.cli import app
+    from . import app
 
     return app.start(words)
 
 
 def _say(error: BaseException, words: Sequence[str]) -> int:
-    from mnspawn.cli import render
-    from mnspawn.cli.words import told
     from mnspawn.errors import ExitStatus, InternalError, MnspawnError
     from mnspawn_inventory.errors import InventoryError
+
+    from . import render
+    from .wording.run import told
 
     causes = list(_leaves(error))
     notes = [note for one in (error, *causes) for note in getattr(one, "__notes__", ())]
@@ -131,8 +132,9 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 def _wants_traceback(words: Sequence[str]) -> bool:
     if os.environ.get("MNSPAWN_DEBUG") or os.environ.get("MNSPAWN_VERBOSE", "0") != "0":
         return True
-    from mnspawn.cli import app
     from mnspawn.errors import UsageError
+
+    from . import app
 
     try:
         options = app.take_apart(words).options

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from mnspawn import settings as declared
-from mnspawn.cli.app import COMMANDS
 from mnspawn.errors import InternalError
-from mnspawn.settings import Option
+from mnspawn.settings import table as declared
+from mnspawn.settings.table import Option
+
+from .app import COMMANDS
 
 HELP = """Start one distributed program on many SSH hosts.
 

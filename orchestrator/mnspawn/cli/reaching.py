@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mnspawn import compose
-from mnspawn.cli import render
-from mnspawn.cli.options import parameter_of
-from mnspawn.cli.run import hosts_of
-from mnspawn.cli.words import visible
 from mnspawn.errors import UsageError
-from mnspawn.settings import OPTION, Origin, Settings, resolve
+from mnspawn.settings import to_request
+from mnspawn.settings.table import OPTION, Origin, Settings, resolve
 from mnspawn.transport.base import SshOptions
+
+from . import render
+from .commands.run import hosts_of
+from .options import parameter_of
+from .wording.run import visible
 
 if TYPE_CHECKING:
     from mnspawn_inventory import Host
@@ -94,9 +95,10 @@ def chosen_hosts(settings: Settings, *, else_all: bool = False) -> "tuple[Host, 
         and else_all
         and not (settings.hosts or settings.ips or settings.hostfile or settings.inventory)
     ):
-        from mnspawn.cli.inventory import chosen
         from mnspawn_inventory.allocation import find_allocation
         from mnspawn_inventory.resolve import read_own
+
+        from .commands.inventory import chosen
 
         if find_allocation(os.environ) is None and (own := read_own(os.environ, ".")) is not None and own.hosts:
             return chosen(own, None, settings.include, settings.exclude, settings.limit)
@@ -104,7 +106,7 @@ def chosen_hosts(settings: Settings, *, else_all: bool = False) -> "tuple[Host, 
 
 
 def ssh_options(settings: Settings) -> SshOptions:
-    return compose.ssh_of(settings)
+    return to_request.ssh_of(settings)
 
 
 def log_to_stderr(verbosity: int) -> None:

@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TextIO
 
-from mnspawn.cli.words import counted, error_lines, summary, visible
-from mnspawn.engine import interrupts
+from mnspawn.engine.link import interrupts
 from mnspawn.errors import MnspawnError, UsageError
 from mnspawn.report import RunReport
+
+from .wording.run import counted, error_lines, summary, visible
 
 _colours = "auto"  # what --color said
 LONGEST_VALUE = 300  # of a variable or an argument in --dry-run's text, in characters; --json has them whole

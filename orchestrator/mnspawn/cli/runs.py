@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from mnspawn import api, compose
-from mnspawn.api import KnownRun, Listener, Sight, ViewOptions
-from mnspawn.cli import reaching, render
-from mnspawn.cli.console import closing
-from mnspawn.cli.words import EventWording, error_lines, told
+from mnspawn.api import runs as api
+from mnspawn.api.runs import KnownRun, Listener, Sight, ViewOptions
 from mnspawn.engine.registry import Registry, default_root, pick
 from mnspawn.errors import HostError, HostsUnusable, UsageError
 from mnspawn.events import Event, Stream
-from mnspawn.logs.sinks import ConsoleSink
+from mnspawn.output.sinks import ConsoleSink
 from mnspawn.report import RunReport
-from mnspawn.settings import Settings
+from mnspawn.settings import to_request
+from mnspawn.settings.table import Settings
+
+from . import reaching, render
+from .console import closing
+from .wording.run import EventWording, error_lines, told
 
 if TYPE_CHECKING:
     from mnspawn_inventory import Host
@@ -68,7 +70,7 @@ def asked_hosts(settings: Settings, *, is_required: bool = False) -> "tuple[Host
     """
     if not is_required and not any(_is_argument(settings, name) for name in LISTS):
         return ()
-    return compose.select_hosts(settings, os.environ).hosts
+    return to_request.select_hosts(settings, os.environ).hosts
 
 
 def find_run(word: str, settings: Settings, *, misses_one: bool = True) -> KnownRun:
@@ -90,7 +92,7 @@ def find_run(word: str, settings: Settings, *, misses_one: bool = True) -> Known
             if all(getattr(settings, name) is None for name in LISTS):
                 raise
             hosts = asked_hosts(settings, is_required=True)
-    ssh = compose.ssh_of(settings)
+    ssh = to_request.ssh_of(settings)
     runs, answers = asyncio.run(api.find_runs(hosts, transport=settings.transport, ssh=ssh, misses_one=misses_one))
     errors = [answer.error for answer in answers if answer.error is not None]
     try:

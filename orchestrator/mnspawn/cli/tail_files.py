@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from mnspawn import compose
-from mnspawn.cli.console import closing, console_of
-from mnspawn.cli.runs import ViewWording, has_refused, until_nobody_reads
-from mnspawn.cli.words import visible
-from mnspawn.engine.tailing import Followed, Tail
+from mnspawn.engine.look.tailing import Followed, Tail
 from mnspawn.errors import ExitStatus, UsageError
-from mnspawn.settings import Origin, Settings
+from mnspawn.settings import to_request
+from mnspawn.settings.table import Origin, Settings
 from mnspawn_inventory import Host
 from mnspawn_inventory.names import Endpoint
 from mnspawn_inventory.select import told_apart
+
+from .console import closing, console_of
+from .runs import ViewWording, has_refused, until_nobody_reads
+from .wording.run import visible
 
 _NO_END = re.compile(r":[0-9]+[,:]|://")  # a colon before a port, or of ssh://
 MODES = ("prefix", "plain", "json", "none")
@@ -40,7 +41,7 @@ def follow_files(settings: Settings, words: Sequence[str], lines: int | None) ->
     def on_file(number: int, host: str, path: str) -> None:
         console.label(number, host if has_one_each else visible(f"{host}:{path}"), path)
 
-    tail = Tail(followed, lines, [console], on_file, transport=settings.transport, ssh=compose.ssh_of(settings))
+    tail = Tail(followed, lines, [console], on_file, transport=settings.transport, ssh=to_request.ssh_of(settings))
 
     async def follow() -> bool:
         await tail.execute()
@@ -64,7 +65,7 @@ def followed_of(settings: Settings, words: Sequence[str]) -> list[Followed]:
     for word in words:
         hosts, pattern = split(word)
         wanted = replace(settings, hosts=hosts, origins={**settings.origins, "hosts": Origin("argument", "HOSTS")})
-        for host in compose.select_hosts(wanted, os.environ).hosts:
+        for host in to_request.select_hosts(wanted, os.environ).hosts:
             key = host.name, host.endpoint
             known[key] = host
             patterns.setdefault(key, []).append(pattern)

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..errors import (
+from mnspawn.errors import (
     AuthError,
     BootstrapError,
     ConnectTimeout,
@@ -14,6 +14,7 @@ from ..errors import (
     PythonTooOld,
     Unreachable,
 )
+
 from . import reachability, survey
 from .facts import Cache, CheckupFacts, Logind, OwnName, Runs
 

@@ -1,8 +1,7 @@
 """How a rank ended, in words and as the exit status of its run. No I/O and no clock."""
 
+from mnspawn.report import RankOutcome
 from mnspawn_agent.protocol.exits import as_shell_status, signal_name
-
-from ..report import RankOutcome
 
 
 def status_of(outcome: RankOutcome) -> int:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ..report import HostOutcome, RankOutcome
+from mnspawn.report import HostOutcome, RankOutcome
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from ..errors import UsageError
+from mnspawn.errors import UsageError
 
 GRACE = 5  # seconds from TERM to KILL for a command that is told to end
 LONGEST = 120_000  # bytes: Linux takes 128 KiB in one argument, and to a login shell all of this is one

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from enum import Enum
 
-from ..errors import ExitStatus
-from ..report import RankOutcome, RunReport
+from mnspawn.errors import ExitStatus
+from mnspawn.report import RankOutcome, RunReport
+
 from .actions import Action, Dismiss, GiveUpHost, Leave, PrepareAll, StartAll, StopAll
 from .ends import describe_end, status_of
 from .ledger import Cause, HostEntry, RankEntry

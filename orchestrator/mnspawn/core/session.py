@@ -7,8 +7,7 @@ from mnspawn_agent.protocol import channel, messages
 from mnspawn_agent.protocol.checks import STREAMS
 from mnspawn_agent.protocol.version import PROTOCOL
 
-from .facts import HostFacts, Nonsense
-from .said import (
+from .agent_events import (
     AgentGone,
     CaughtUp,
     Complete,
@@ -31,6 +30,7 @@ from .said import (
     Started,
     StopAsked,
 )
+from .facts import HostFacts, Nonsense
 from .sense import Sense, Speaker
 
 __all__ = [

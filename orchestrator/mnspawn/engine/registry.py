@@ -15,14 +15,13 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from mnspawn.core.pods import Pod
+from mnspawn.errors import UsageError
+from mnspawn.plan.layout import ranks_of
+from mnspawn.report import RunReport
+from mnspawn.transport.base import SshOptions
 from mnspawn_agent import ours
 from mnspawn_inventory import Host
-
-from ..core.pods import Pod
-from ..errors import UsageError
-from ..layout import ranks_of
-from ..report import RunReport
-from ..transport.base import SshOptions
 
 KEEP = 200  # finished runs; the hosts keep their own folders by age and size
 UNBORN = 3600.0  # seconds after which a folder without a run is what a killed controller has left

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from mnspawn.core.survey import HostView, Share
+from mnspawn.events import Event
+from mnspawn.plan.launch_plan import Program
+from mnspawn.transport.base import RemoteProcess, SshOptions
 from mnspawn_inventory import Host
-
-from ..core.survey import HostView, Share
-from ..events import Event
-from ..plan import Program
-from ..transport.base import RemoteProcess, SshOptions
 
 
 class Listener(Protocol):
@@ -39,7 +38,7 @@ class RunRequest:
     Attributes:
         hosts: in order; a local sandbox is made of `sandbox` hosts instead when that is not 0.
         nproc: workers per host: a number, "auto", "gpu", "cpu", or None (the host's slots, else "auto").
-        contracts: names of `mnspawn.contract.REGISTRY`.
+        contracts: names of `mnspawn.plan.contract.REGISTRY`.
         env: (name, value) pairs given to every worker.
         workdir: folder to work in; None means this one where a host has it, else the home.
         prelude: shell lines that run before each worker, where a host has none of its own.

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from ..background import Background
-from ..errors import MnspawnError
-from ..report import RankOutcome, RunReport
+from mnspawn.api.background import Background
+from mnspawn.errors import MnspawnError
+from mnspawn.report import RankOutcome, RunReport
+
 from . import loading, outcomes
 from .errors import ProcessException, ResultError
 from .process import SpawnedProcess, error_queue, return_queue

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ..core.survey import VISIBLE, HostView, Share, Unfit, count_workers, look
-from ..errors import PlanRefused
+from mnspawn.core.survey import VISIBLE, HostView, Share, Unfit, count_workers, look
+from mnspawn.errors import PlanRefused
+
 from .errors import DeviceError, OptionError
 
 BACKENDS = ("nccl", "gloo", "bkcl", "auto", "heter", "xccl", "flagcx")  # words that Paddle knows

@@ -3,7 +3,7 @@
 import pickle
 from typing import Any, Self
 
-from ..errors import HostLost, MnspawnError, UsageError
+from mnspawn.errors import HostLost, MnspawnError, UsageError
 
 
 class OptionError(UsageError, ValueError):

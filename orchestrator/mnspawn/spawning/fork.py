@@ -13,12 +13,12 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import IO, Any
 
+from mnspawn.api.background import wait_for_all
+from mnspawn.transport.base import RemoteProcess
+from mnspawn.transport.child import ChildProcess, end
+from mnspawn.transport.pipes import keep_from_forks
 from mnspawn_agent import worker_main
 
-from ..background import wait_for_all
-from ..transport.base import RemoteProcess
-from ..transport.child import ChildProcess, end
-from ..transport.pipes import keep_from_forks
 from . import forked
 
 PICKLERS = ("pickle", *worker_main.BY_VALUE)  # the caller has the ranks' classes: by reference where that can be

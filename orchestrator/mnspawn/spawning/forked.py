@@ -18,14 +18,13 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from mnspawn._version import __version__
 from mnspawn_agent import main as agent
 from mnspawn_agent.posix import libc
 from mnspawn_agent.posix.host import facts
 from mnspawn_agent.posix.link import wire
 from mnspawn_agent.posix.link.agent import HEARD
 from mnspawn_agent.posix.run import guardian, limits, spawner
-
-from .._version import __version__
 
 IMPORTED = (facts, wire)  # before the fork: what the agent needs is not looked for in it
 

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .. import compose, settings
-from ..errors import UsageError
-from ..settings_values import MOST_WORKERS
+from mnspawn.errors import UsageError
+from mnspawn.settings import table as settings
+from mnspawn.settings import to_request
+from mnspawn.settings.values import MOST_WORKERS
+
 from . import devices
 from .errors import ArgumentTypeError, OptionError
 
@@ -25,7 +27,7 @@ OURS = (
         "hostfile",
         "inventory",
         "sandbox",
-        *compose.NARROWING,
+        *to_request.NARROWING,
         "name",
         "log_cap",
         "python",
@@ -132,15 +134,15 @@ def read(nprocs: object, hosts: object, given: Mapping[str, Any], caller: str = 
         raise OptionError(
             "expected no prelude for start method fork: ranks are copies of this process", place="prelude"
         )
-    if (is_here or resolved.sandbox) and any(given.get(name) is not None for name in compose.NARROWING):
+    if (is_here or resolved.sandbox) and any(given.get(name) is not None for name in to_request.NARROWING):
         raise OptionError("expected hosts to choose from, found none", place="hosts")
     if resolved.sandbox:
         found: tuple[Host, ...] = ()
     elif is_here:
-        found = (compose.this_machine(given.get("node_ip")),)
+        found = (to_request.this_machine(given.get("node_ip")),)
     else:
         with _as_option_errors():
-            found = compose.hosts_of(resolved, os.environ)
+            found = to_request.hosts_of(resolved, os.environ)
     return Asked(
         settings=resolved,
         hosts=found,

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 
-from ..errors import ExitStatus, HostLost, MnspawnError
-from ..report import RankOutcome, RunReport
+from mnspawn.errors import ExitStatus, HostLost, MnspawnError
+from mnspawn.report import RankOutcome, RunReport
+
 from . import loading
 from .errors import ProcessException, ProcessExitedException, ProcessRaisedException, RunTimedOut
 from .records import Raised

@@ -8,13 +8,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from .. import compose, echo
-from ..background import Background
-from ..core.survey import HostView, Share
-from ..engine.control import Control
-from ..engine.prepare import foresee
-from ..engine.request import Listener, RunRequest
-from ..plan import Program
+from mnspawn.api import echo
+from mnspawn.api.background import Background
+from mnspawn.core.survey import HostView, Share
+from mnspawn.engine.request import Listener, RunRequest
+from mnspawn.engine.run.control import Control
+from mnspawn.engine.run.prepare import foresee
+from mnspawn.plan.launch_plan import Program
+from mnspawn.settings import to_request
+
 from . import arrival, devices, function, options, outcomes, pickling
 from .context import SpawnContext
 from .errors import ArgumentTypeError, StartError
@@ -117,7 +119,7 @@ def request_of(
 ) -> RunRequest:
     """The run of a function as the engine takes it."""
     name = getattr(func, "__qualname__", type(func).__qualname__)
-    request = compose.request_of(asked.settings, Program("function", name), asked.hosts)
+    request = to_request.request_of(asked.settings, Program("function", name), asked.hosts)
     is_copied = asked.start_method == "fork"
     share: Callable[[Sequence[HostView]], Sequence[Share]] | None = None
     if has_device_rules:

@@ -6,15 +6,8 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from ..events import (
-    Event,
-    OutputLost,
-    RunStarting,
-    Stream,
-    WorkerExited,
-    WorkerOutput,
-    WorkerStarted,
-)
+from mnspawn.events import Event, OutputLost, RunStarting, Stream, WorkerExited, WorkerOutput, WorkerStarted
+
 from . import records
 from .process import Owner, SpawnedProcess
 from .sentinels import Sentinels

@@ -3,12 +3,13 @@
 from importlib import import_module
 
 from mnspawn.errors import UsageError
-from mnspawn.transport.base import Connection, RemoteProcess, SshOptions, Target, Transport
+
+from .base import Connection, RemoteProcess, SshOptions, Target, Transport
 
 _PLACES = {
-    "asyncssh": ("mnspawn.transport.asyncssh_transport", "AsyncsshTransport"),
-    "paramiko": ("mnspawn.transport.paramiko_transport", "ParamikoTransport"),
-    "openssh": ("mnspawn.transport.openssh_transport", "OpensshTransport"),
+    "asyncssh": ("mnspawn.transport.asyncssh.transport", "AsyncsshTransport"),
+    "paramiko": ("mnspawn.transport.paramiko.transport", "ParamikoTransport"),
+    "openssh": ("mnspawn.transport.openssh.transport", "OpensshTransport"),
     "local": ("mnspawn.transport.local", "LocalTransport"),
     "memory": ("mnspawn.transport.memory", "MemoryTransport"),
 }

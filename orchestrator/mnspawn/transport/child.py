@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mnspawn.transport.inbox import Inbox
-from mnspawn.transport.pipes import PipedProcess, Started
+from .inbox import Inbox
+from .pipes import PipedProcess, Started
 
 _END = 2.0  # seconds that a child that was told to end may take
 

@@ -6,9 +6,10 @@ import signal
 from pathlib import Path
 
 from mnspawn.errors import ChannelRefused, ConnectionClosed
-from mnspawn.transport import open_files
-from mnspawn.transport.base import SshOptions, Target
-from mnspawn.transport.child import ChildProcess, end
+
+from . import open_files
+from .base import SshOptions, Target
+from .child import ChildProcess, end
 
 
 class LocalTransport:

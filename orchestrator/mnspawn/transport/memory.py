@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from mnspawn.errors import ChannelRefused, ConnectionClosed, ConnectTimeout, HostError
-from mnspawn.transport.base import SshOptions, Target
-from mnspawn.transport.inbox import Inbox
+
+from .base import SshOptions, Target
+from .inbox import Inbox
 
 _WINDOW = 2 << 20
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mnspawn.cli.argv import read, split
 from mnspawn.errors import UsageError
-from mnspawn.settings import OPTIONS
+from mnspawn.settings.table import OPTIONS
 
 TABLE = {
     "--hosts": True,

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn import api, settings
-from mnspawn.api import Detached, RunRequest
+from mnspawn.api import runs as api
+from mnspawn.api.runs import Detached, RunRequest
 from mnspawn.cli import main
+from mnspawn.cli.commands.run import request_of, say_detached
 from mnspawn.cli.console import keepers_of, look_of
-from mnspawn.cli.run import request_of, say_detached
 from mnspawn.cli.runs import until_nobody_reads
-from mnspawn.engine import keeper
-from mnspawn.logs.copies import LocalCopies
-from mnspawn.plan import Program
+from mnspawn.engine.look import keeper
+from mnspawn.output.copies import LocalCopies
+from mnspawn.plan.launch_plan import Program
+from mnspawn.settings import table as settings
 
 
 def resolved(**said: object) -> settings.Settings:

@@ -1,6 +1,6 @@
 """A rank that failed on a full disk is told apart from one that failed by itself."""
 
-from mnspawn.cli.words import summary
+from mnspawn.cli.wording.run import summary
 from mnspawn.report import HostOutcome, RankOutcome, RunReport
 
 

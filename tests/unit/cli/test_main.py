@@ -8,7 +8,7 @@ import pytest
 
 from mnspawn.cli import main as entry
 from mnspawn.cli.main import guard
-from mnspawn.engine import interrupts
+from mnspawn.engine.link import interrupts
 from mnspawn.errors import AuthRefused, HostsUnusable, InternalError, PlanRefused, UsageError
 from mnspawn_inventory import InventoryError, Origin
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mnspawn.api import KnownRun
-from mnspawn.cli import ps
+from mnspawn.api.runs import KnownRun
+from mnspawn.cli.commands import ps
 from mnspawn.engine.registry import Registry, default_root
 from mnspawn_inventory import Host
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from mnspawn.api import KnownRun
-from mnspawn.cli import ps, render
-from mnspawn.cli.logs import ranks_of
-from mnspawn.cli.signal import signal_of
-from mnspawn.cli.states import began, columns, report_lines, state_of_rank, status_lines
+from mnspawn.api.runs import KnownRun
+from mnspawn.cli import render
+from mnspawn.cli.commands import ps
+from mnspawn.cli.commands.logs import ranks_of
+from mnspawn.cli.commands.signal import signal_of
+from mnspawn.cli.wording.states import began, columns, report_lines, state_of_rank, status_lines
 from mnspawn.core.pods import Pod, PodStatus, Trained
 from mnspawn.errors import UsageError
 from mnspawn.report import HostOutcome, RankOutcome, RunReport

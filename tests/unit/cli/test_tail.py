@@ -2,9 +2,9 @@
 
 import pytest
 
-from mnspawn import settings
 from mnspawn.cli.tail_files import followed_of, split
 from mnspawn.errors import UsageError
+from mnspawn.settings import table as settings
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from mnspawn.cli.when import parse_span, parse_when
+from mnspawn.cli.wording.time import parse_span, parse_when
 from mnspawn.errors import UsageError
 
 NOW = datetime(2026, 1, 31, 12, 0, 0).astimezone().timestamp()

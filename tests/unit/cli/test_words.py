@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mnspawn.cli.words import (
+from mnspawn.cli.wording.run import (
     EventWording,
     cause,
     duration,

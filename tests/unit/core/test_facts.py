@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnspawn.cli.hosts_words import document, finding_lines, table
+from mnspawn.api.fleet import Examined
+from mnspawn.cli.wording.hosts import document, finding_lines, table
 from mnspawn.core import checkup, survey
 from mnspawn.core.facts import CheckupFacts, HostFacts, Nonsense
-from mnspawn.hosts import Examined
 from tests.unit.said import CHECKED, FACTS, checked, facts
 
 odd = st.recursive(

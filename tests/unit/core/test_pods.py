@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnspawn.cli import clean, ps
-from mnspawn.cli.states import overview
+from mnspawn.cli.commands import clean, ps
+from mnspawn.cli.wording.states import overview
 from mnspawn.core import pods
 from mnspawn.core.facts import Nonsense
 from mnspawn.core.pods import Cleaned, Obeyed, Pod, Pods

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mnspawn.engine.drive import Drive
 from mnspawn.engine.request import Listener, RunRequest
+from mnspawn.engine.run.drive import Drive
 from mnspawn.events import Event
-from mnspawn.plan import Program
+from mnspawn.plan.launch_plan import Program
 from mnspawn.transport.inbox import Inbox
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel, Received

@@ -1,6 +1,6 @@
 """What hosts answer before the start, and the one error that tells it."""
 
-from mnspawn.engine.answers import Answers
+from mnspawn.engine.run.answers import Answers
 from mnspawn.errors import HostError, HostsUnusable, PlanRefused, UsageError
 
 

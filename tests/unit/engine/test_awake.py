@@ -1,7 +1,7 @@
 """Time in which this process did not run is told as that, by a clock that goes on while the machine sleeps."""
 
-from mnspawn.core.said import LinkLost
-from mnspawn.engine.awake import Awake
+from mnspawn.core.agent_events import LinkLost
+from mnspawn.engine.link.suspension import Awake
 
 
 class Clock:

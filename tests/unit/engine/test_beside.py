@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.engine.beside import find_module, with_hint
-from mnspawn.layout import Site, assign
-from mnspawn.plan import Ground, LaunchPlan, LaunchSpec, Program, build
+from mnspawn.engine.run.missing_modules import find_module, with_hint
+from mnspawn.plan.launch_plan import Ground, LaunchPlan, LaunchSpec, Program, build
+from mnspawn.plan.layout import Site, assign
 from mnspawn.report import RankOutcome, RunReport
 
 MISSING = ("Traceback (most recent call last):", "    import helper", "ModuleNotFoundError: No module named 'helper'")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mnspawn.engine import detaching
-from mnspawn.engine.detaching import Detached
+from mnspawn.engine.run import detaching
+from mnspawn.engine.run.detaching import Detached
 from mnspawn.events import Event, HostConnected, Notice, RunStarting, RunStopping, WorkerStarted
 from mnspawn_agent.protocol import messages
 from tests.unit.engine.scripted import ScriptedAgent, Witness, drive, ended

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnspawn import api
-from mnspawn.engine import sites
+from mnspawn.api import runs as api
+from mnspawn.engine.link import sites
 from mnspawn.engine.request import RunRequest
 from mnspawn.errors import HostsUnusable, PlanRefused
-from mnspawn.plan import Program
+from mnspawn.plan.launch_plan import Program
 from mnspawn.report import RunReport
 from mnspawn.transport.memory import MemoryTransport
 from mnspawn_agent.protocol import messages

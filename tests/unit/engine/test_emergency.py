@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from mnspawn.background import _only
+from mnspawn.api.background import _only
 from mnspawn.core.run import RunMachine
 from mnspawn.core.session import HostSession
-from mnspawn.engine import emergency
-from mnspawn.engine.control import Control
+from mnspawn.engine.look import emergency
+from mnspawn.engine.run.control import Control
 from mnspawn.events import Event, WorkerOutput, WorkerStarted
 from mnspawn_agent.protocol import messages
 from tests.support import wait_until_async

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mnspawn.bootstrap import bundle, stub
-from mnspawn.engine import join
-from mnspawn.engine.ask import ask_on
+from mnspawn.engine.link import join
+from mnspawn.engine.look.ask import ask_on
 from mnspawn.errors import (
     BootstrapError,
     ChannelRefused,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.engine import keeper
+from mnspawn.engine.look import keeper
+from mnspawn.engine.look.view import Sight, ViewOptions
 from mnspawn.engine.registry import KnownRun, Registry
-from mnspawn.engine.sight import Sight, ViewOptions
 from mnspawn.report import HostOutcome, RunReport
 from mnspawn_inventory import Host
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from mnspawn import plan
 from mnspawn.core.session import Hello, Prepared
-from mnspawn.engine.prepare import Cargo, Preparation, check_request, load_cargo, start_message
 from mnspawn.engine.request import RunRequest
+from mnspawn.engine.run.prepare import Cargo, Preparation, check_request, load_cargo, start_message
 from mnspawn.errors import PlanRefused, UsageError
-from mnspawn.plan import Program
+from mnspawn.plan import launch_plan as plan
+from mnspawn.plan.launch_plan import Program
 from mnspawn_inventory import Host
 from tests.unit.said import facts
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mnspawn.core.session import Hello, HostSession, LinkLost, Remark, SessionEvent
-from mnspawn.engine.pump import pump
+from mnspawn.engine.link.pump import pump
 from mnspawn_agent.protocol import channel, messages
 from mnspawn_agent.protocol.channel import Channel, Received
 from tests.support import wait_until_async

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from mnspawn import api
+from mnspawn.api import runs as api
 from mnspawn.core.pods import Pod, Pods
-from mnspawn.engine.record import Record
 from mnspawn.engine.registry import KEEP, KnownRun, Registry
 from mnspawn.engine.request import RunRequest
+from mnspawn.engine.run.record import Record
 from mnspawn.errors import HostError, UsageError
-from mnspawn.plan import Program
+from mnspawn.plan.launch_plan import Program
 from mnspawn.transport.base import SshOptions
 from mnspawn_inventory import Host
 

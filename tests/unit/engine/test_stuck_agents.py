@@ -8,7 +8,7 @@ import pytest
 
 from mnspawn.core import patience
 from mnspawn.core.run import Awaited
-from mnspawn.engine import join, vigil
+from mnspawn.engine.link import join, stuck_agents
 from mnspawn.errors import MnspawnError
 from mnspawn.events import Event, HostLost, Notice, WorkerStarted
 from mnspawn.report import RunReport
@@ -83,8 +83,8 @@ async def test_a_timeout_ends_a_run_whatever_its_agents_do_not_answer(reaped: li
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts that are waited for have little time for each step."""
-    monkeypatch.setattr(vigil, "LIMITS", dict.fromkeys(Awaited, 0.5))
-    monkeypatch.setattr(vigil, "LOOK", 0.05)
+    monkeypatch.setattr(stuck_agents, "LIMITS", dict.fromkeys(Awaited, 0.5))
+    monkeypatch.setattr(stuck_agents, "LOOK", 0.05)
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ async def test_a_run_waits_for_ranks_and_for_readers_as_long_as_they_take(
         if looks == 40:
             looked.set()
 
-    real = vigil.Vigil._look_at
-    monkeypatch.setattr(vigil.Vigil, "_look_at", look_at)
+    real = stuck_agents.Vigil._look_at
+    monkeypatch.setattr(stuck_agents.Vigil, "_look_at", look_at)
     agents = [ScriptedAgent(0)]
     reader = Witness()
 

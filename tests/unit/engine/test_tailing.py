@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mnspawn.engine import sites
-from mnspawn.engine.tailing import Followed, Tail
+from mnspawn.engine.link import sites
+from mnspawn.engine.look.tailing import Followed, Tail
 from mnspawn.errors import HostsUnusable
 from mnspawn.transport.base import SshOptions
 from mnspawn.transport.memory import MemoryTransport

@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from mnspawn.background import Background
+from mnspawn.api.background import Background
 from mnspawn.engine.request import RunRequest
 from mnspawn.errors import UsageError
-from mnspawn.plan import Program
+from mnspawn.plan.launch_plan import Program
 from mnspawn.transport.threads import in_daemon_thread
 from tests.support import PATIENCE
 

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from mnspawn.core import patience
+from mnspawn.core.agent_events import AgentGone, CaughtUp, Done, Exited, LinkLost
 from mnspawn.core.pods import Obeyed
-from mnspawn.core.said import AgentGone, CaughtUp, Done, Exited, LinkLost
-from mnspawn.engine import emergency, join, vigil, watching
-from mnspawn.engine.ask import Answer
-from mnspawn.engine.glance import Glance
+from mnspawn.engine.link import join, stuck_agents
+from mnspawn.engine.look import emergency, watching
+from mnspawn.engine.look.ask import Answer
+from mnspawn.engine.look.view import Sight, ViewOptions
+from mnspawn.engine.look.viewed_host import Glance
+from mnspawn.engine.look.watching import View
 from mnspawn.engine.registry import KnownRun
-from mnspawn.engine.sight import Sight, ViewOptions
-from mnspawn.engine.watching import View
 from mnspawn.errors import HostError
 from mnspawn.events import Event, HostLinkLost
 from mnspawn.transport.base import SshOptions
@@ -392,8 +393,8 @@ def test_a_look_waits_for_no_host_that_only_beats(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(watching, "reach_hosts", reach)
     monkeypatch.setattr(join, "enter", enter)
     monkeypatch.setattr(watching, "pump", serve)
-    monkeypatch.setattr(vigil, "PROOF_LIMIT", 2 * SHORT)
-    monkeypatch.setattr(vigil, "LOOK", SHORT / 5)
+    monkeypatch.setattr(stuck_agents, "PROOF_LIMIT", 2 * SHORT)
+    monkeypatch.setattr(stuck_agents, "LOOK", SHORT / 5)
     view = View(KNOWN, (), ViewOptions(streams=(), is_following=False))
 
     async def execute() -> Sight:

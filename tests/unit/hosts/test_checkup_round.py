@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mnspawn.bootstrap import stub
-from mnspawn.engine.checkup import CLOCK_SAMPLES, Checkup, Examined
-from mnspawn.engine.sites import Reached
+from mnspawn.engine.fleet.checkup import CLOCK_SAMPLES, Checkup, Examined
+from mnspawn.engine.link.sites import Reached
 from mnspawn.transport.base import Target
 from mnspawn_inventory import Host
 from tests.support import PATIENCE

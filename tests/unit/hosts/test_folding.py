@@ -1,7 +1,7 @@
 """What is said of many hosts becomes one message, unless it is not the same."""
 
-from mnspawn.cli.folding import Told, fold
-from mnspawn.cli.words import error_lines, fold_hosts
+from mnspawn.cli.wording.folding import Told, fold
+from mnspawn.cli.wording.run import error_lines, fold_hosts
 from mnspawn.errors import ConnectionRefused, ConnectTimeout, HostKeyChanged, HostKeyUnknown, HostsUnusable
 
 

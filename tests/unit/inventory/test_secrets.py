@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.layout import Site, assign
-from mnspawn.plan import Ground, LaunchSpec, Program, build
+from mnspawn.plan.launch_plan import Ground, LaunchSpec, Program, build
+from mnspawn.plan.layout import Site, assign
 from mnspawn_inventory import Host, InventoryError, resolve
 from mnspawn_inventory.assign import parse_settings
 from mnspawn_inventory.exposed import notes_of

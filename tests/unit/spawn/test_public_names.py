@@ -52,7 +52,7 @@ def test_every_name_is_there_and_named_in_dir() -> None:
 
 
 def test_the_names_stay_functions_whatever_was_imported_before() -> None:
-    program = "import mnspawn.spawning.start, mnspawn.launching, mnspawn; print(mnspawn.spawn, mnspawn.launch)"
+    program = "import mnspawn.spawning.start, mnspawn.spawning.launch, mnspawn; print(mnspawn.spawn, mnspawn.launch)"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert said.count("<function") == 2
 

@@ -5,7 +5,7 @@ import os
 import threading
 from typing import Any
 
-from mnspawn.transport.paramiko_process import Process
+from mnspawn.transport.paramiko.process import Process
 from tests.support import PATIENCE
 
 

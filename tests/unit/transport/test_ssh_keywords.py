@@ -7,7 +7,7 @@ import pytest
 from mnspawn.errors import UsageError
 from mnspawn.transport import create
 from mnspawn.transport.base import SshOptions, Target
-from mnspawn.transport.ssh_keywords import KNOWN, misspelt
+from mnspawn.transport.config.keywords import KNOWN, misspelt
 
 
 @pytest.mark.parametrize(

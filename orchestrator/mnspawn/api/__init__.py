@@ -1,0 +1,1 @@
+"""All that the command line and Python callers may use of the controller."""

@@ -1,0 +1,108 @@
+"""Runs a program on many hosts: the one way in for the command line, for people and for tools."""
+
+from collections.abc import Sequence
+
+from mnspawn.core.pods import Pod, PodStatus, tellers
+from mnspawn.engine.look.ask import Answer
+from mnspawn.engine.look.view import Sight, ViewOptions
+from mnspawn.engine.registry import KnownRun
+from mnspawn.engine.request import Listener, RunRequest
+from mnspawn.engine.run.control import Control
+from mnspawn.engine.run.detaching import Detached
+from mnspawn.plan.launch_plan import LaunchPlan
+from mnspawn.report import RunReport
+from mnspawn.transport.base import SshOptions
+from mnspawn_inventory import Host
+
+__all__ = [
+    "Answer",
+    "Control",
+    "Detached",
+    "KnownRun",
+    "Listener",
+    "Pod",
+    "PodStatus",
+    "RunRequest",
+    "Sight",
+    "ViewOptions",
+    "ask",
+    "find_runs",
+    "plan",
+    "run",
+    "view",
+]
+
+
+async def run(request: RunRequest, listeners: Sequence[Listener] = ()) -> RunReport | Detached:
+    """Run a program on every host and wait for its end, or until it was let go of (Detached).
+
+    Raises:
+        UsageError: the request can't be carried out whatever the hosts say.
+        HostsUnusable: hosts could not be used; nothing was started anywhere.
+        PlanRefused: hosts refused the plan; nothing was started anywhere.
+    """
+    from mnspawn.engine.run.drive import Drive
+
+    outcome = await Drive(request, listeners, is_dry=False).execute()
+    assert isinstance(outcome, RunReport | Detached)
+    return outcome
+
+
+async def plan(request: RunRequest, listeners: Sequence[Listener] = ()) -> LaunchPlan:
+    """Ask every host, decide everything, start nothing; raises as `run` does."""
+    from mnspawn.engine.run.drive import Drive
+
+    outcome = await Drive(request, listeners, is_dry=True).execute()
+    assert isinstance(outcome, LaunchPlan)
+    return outcome
+
+
+async def view(known: KnownRun, listeners: Sequence[Listener], options: ViewOptions) -> Sight:
+    """Look at a run that was started before: its past, its output, its end; in charge of it or not."""
+    from mnspawn.engine.look.watching import View
+
+    return await View(known, listeners, options).execute()
+
+
+async def ask(
+    hosts: tuple[Host, ...], words: Sequence[tuple[str, ...]], *, transport: str, ssh: SshOptions
+) -> list[Answer]:
+    """Put one question to each host (the agent's modes `list`, `order`, `clean`); all at once, errors included."""
+    from mnspawn.engine.link.sites import reach_hosts
+    from mnspawn.engine.look.ask import ask_all
+
+    async with reach_hosts(hosts, transport, ssh) as reached:
+        return await ask_all(reached, words, ssh.connect_timeout)
+
+
+async def find_runs(
+    hosts: tuple[Host, ...], *, transport: str, ssh: SshOptions, misses_one: bool = False
+) -> tuple[list[KnownRun], list[Answer]]:
+    """The runs that hosts have folders of, newest first, and what each host answered.
+
+    A run is found whole only when every host of it was asked; one that misses hosts is left out.
+
+    Args:
+        misses_one: a single host that does not answer is taken for the single one that a run misses.
+    """
+    from mnspawn.engine.registry import from_pods
+
+    answers = await ask(hosts, [("list",)] * len(hosts), transport=transport, ssh=ssh)
+    pods: dict[str, list[tuple[Pod, Host]]] = {}
+    for answer in answers:
+        for pod in answer.content.pods if answer.content is not None else ():
+            if pod.is_here:
+                pods.setdefault(pod.run, []).append((pod, hosts[answer.index]))
+    silent = [hosts[answer.index] for answer in answers if answer.error is not None]
+    runs = []
+    for told_by in pods.values():
+        chosen = tellers([(host.name, pod) for pod, host in told_by])
+        found = {node_rank: told_by[position] for node_rank, position in chosen.items()}
+        told = [found[node_rank][0] for node_rank in sorted(found)]
+        places = {node_rank: host for node_rank, (_, host) in found.items()}
+        missing = set(range(len(told[0].world))) - set(places)
+        if misses_one and len(missing) == len(silent) == 1:
+            places[missing.pop()] = silent[0]
+        if not missing and len(places) == len(told[0].world):
+            runs.append(from_pods(told, [places[node_rank] for node_rank in sorted(places)], ssh, transport))
+    return sorted(runs, key=lambda known: -known.began), answers

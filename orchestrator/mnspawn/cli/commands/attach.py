@@ -1,0 +1,87 @@
+"""`mnspawn attach RUN`: the terminal of a run again, Ctrl-C and all."""
+
+from contextlib import ExitStack
+from typing import Annotated
+
+import typer
+
+from mnspawn.api.runs import KnownRun, Listener, Sight, ViewOptions
+from mnspawn.cli import render
+from mnspawn.cli.console import console_of, keepers_of
+from mnspawn.cli.runs import (
+    REACH,
+    SHOW,
+    RunArgument,
+    ViewWording,
+    application,
+    find_run,
+    look,
+    print_errors,
+    registry,
+    say_forgotten,
+    takes_settings,
+)
+from mnspawn.engine.look.view import exit_status_of
+from mnspawn.output.copies import LocalCopies
+from mnspawn.settings.table import Settings
+
+from .logs import has_times
+from .run import say_detached
+
+SUMMARY = "Take a run over: its output, its end, and Ctrl-C."
+EPILOG = (
+    "Ctrl-C stops all ranks, twice kills them; Ctrl-\\ lets go of the run again. While attached, a failing rank or a"
+    " lost host stops all. Several people can be attached. Exit status: that of the run; 0 when let go."
+)
+LINES = 20
+
+
+@takes_settings("ranks", "events", *SHOW, *REACH)
+def attach(
+    settings: Settings,
+    run: RunArgument,
+    lines: Annotated[
+        int, typer.Option("-n", "--lines", metavar="N", min=0, help="Begin with N lines of each stream.")
+    ] = LINES,
+    everything: Annotated[bool, typer.Option("--all", "-a", metavar="", help="Begin with the first line.")] = False,
+) -> int:
+    """Take a run over."""
+    known = find_run(run, settings, misses_one=False)
+    options = ViewOptions(
+        tail=None if everything or settings.log_dir is not None else lines,
+        has_times=has_times(settings),
+        is_in_charge=True,
+        handle_signals=True,
+    )
+    console = console_of(settings, ViewWording(len(known.hosts), settings.verbose))
+    console.expect(sum(known.world))
+    listeners: list[Listener] = [console, *keepers_of(settings)]
+    for listener in listeners:
+        if isinstance(listener, LocalCopies):
+            listener.begin(known.run, sum(known.world))
+    sight = in_charge(known, options, listeners)
+    if sight.has_left and not sight.has_ended:
+        return say_detached(known.run, is_asked=False)
+    print_errors(sight.errors)
+    if sight.has_ended:
+        render.print_summary(sight.report)
+    return exit_status_of(sight)
+
+
+def in_charge(known: KnownRun, options: ViewOptions, listeners: list[Listener]) -> Sight:
+    """Look at a run and be the one who looks after it on this machine, unless somebody does already."""
+    known_runs = registry()
+    with ExitStack() as stack:
+        try:
+            if not known_runs.knows(known.run):
+                known_runs.remember(known)
+            stack.enter_context(known_runs.tended(known.run))
+        except OSError as exc:
+            say_forgotten(exc)
+        sight = look(known, options, listeners)
+        assert sight is not None
+    known_runs.prune()
+    return sight
+
+
+app = application("attach", SUMMARY, attach, EPILOG)

@@ -1,0 +1,94 @@
+"""`mnspawn detach RUN`: have the terminal of a run let go of it."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+from mnspawn.api import runs as api
+from mnspawn.api.runs import KnownRun
+from mnspawn.cli.runs import REACH, RunArgument, application, find_run, print_errors, registry, say, takes_settings
+from mnspawn.errors import ExitStatus, UsageError
+from mnspawn.settings.table import Settings
+
+SUMMARY = "Have the terminal that holds a run let go of it, wherever it is; the run goes on (as Ctrl-\\ there)."
+EPILOG = (
+    "A terminal of another machine is asked by way of the hosts, to which it is connected. Exit status: 0 when the run"
+    " is detached; 2 when it has ended or nobody holds it; 3 when it was not let go of, or hosts did not answer."
+)
+LIMIT = 15.0  # seconds: every host must have heard of it
+LOOK = 0.05
+LOOK_FAR = 0.5  # on other machines
+
+
+@takes_settings(*REACH)
+def detach(settings: Settings, run: RunArgument) -> int:
+    """Let go of a run."""
+    known = find_run(run, settings)
+    pid = registry().tender(known.run)
+    if pid is None:
+        return detach_far(known)
+    if is_keeper(pid):
+        return say_detached(known.run, "is detached already")
+    os.kill(pid, signal.SIGQUIT)
+    deadline = time.monotonic() + LIMIT
+    while time.monotonic() < deadline:
+        if registry().tender(known.run) != pid:
+            return say_detached(known.run, "is detached")
+        time.sleep(LOOK)
+    return say_held(known.run, f"process {pid}")
+
+
+def detach_far(known: KnownRun) -> int:
+    """Nobody on this machine holds the run: the hosts know whether somebody does, and pass the word on.
+
+    Raises:
+        UsageError: there is nobody who could let go.
+    """
+    deadline = time.monotonic() + LIMIT
+    said = "is detached already"
+    while True:
+        words = [("order", known.run, str(index), "detach") for index in range(len(known.hosts))]
+        answers = asyncio.run(api.ask(known.hosts, words, transport=known.transport, ssh=known.ssh))
+        errors = {answer.host: answer.error for answer in answers if answer.error is not None}
+        if errors:
+            print_errors(errors)
+            return ExitStatus.HOST_UNUSABLE
+        holders = {answer.content.holder for answer in answers if answer.content.ok}
+        if not holders:
+            raise UsageError(f"run {known.run} has ended", place="RUN", hint=f"mnspawn status {known.run}")
+        if holders == {"detached"}:
+            return say_detached(known.run, said)
+        if "controller" not in holders:
+            raise UsageError(
+                f"the terminal that holds run {known.run} has no link to its hosts: it can't be asked",
+                place="RUN",
+                hint="if it does not come back, the hosts stop the run when its orphan_grace is over",
+            )
+        if time.monotonic() > deadline:
+            return say_held(known.run, "the terminal that holds it")
+        said = "is detached"
+        time.sleep(LOOK_FAR)
+
+
+def say_detached(run: str, how: str) -> int:
+    say(f"run {run} {how}")
+    return ExitStatus.OK
+
+
+def say_held(run: str, who: str) -> int:
+    say(f"{who} has not let go of run {run} within {LIMIT:g} s", "not all ranks run yet, or a host is lost")
+    return ExitStatus.HOST_UNUSABLE
+
+
+def is_keeper(pid: int) -> bool:
+    """The process looks after a run that is detached."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended meanwhile
+        return False
+    return b"mnspawn.engine" in words and b".keeper" in words  # 0.1.0 called it mnspawn.engine.keeper
+
+
+app = application("detach", SUMMARY, detach, EPILOG)

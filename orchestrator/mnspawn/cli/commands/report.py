@@ -1,0 +1,54 @@
+"""`mnspawn report RUN`: what happened, rank by rank."""
+
+import json
+
+from mnspawn.api.runs import ViewOptions
+from mnspawn.cli import render
+from mnspawn.cli.reaching import JsonOption
+from mnspawn.cli.runs import (
+    REACH,
+    RunArgument,
+    application,
+    asked_hosts,
+    find_run,
+    look,
+    print_errors,
+    say,
+    takes_settings,
+)
+from mnspawn.cli.wording.states import known_json, report_lines
+from mnspawn.errors import ExitStatus
+from mnspawn.settings.table import Settings
+
+from .status import remembered_report
+
+SUMMARY = "Tell what happened in a run: every rank, every host, the first failure."
+EPILOG = (
+    "A run whose end this machine has seen is told from memory; of others the hosts are asked. RAN is how long a rank"
+    " ran, ENDED AT counts from the start of the run. Exit status: 0; 3 when hosts that are needed did not answer."
+)
+
+
+@takes_settings(*REACH)
+def report(settings: Settings, run: RunArgument, as_json: JsonOption = False) -> int:
+    """Tell what happened in a run."""
+    known = find_run(run, settings)
+    found = None if asked_hosts(settings) else remembered_report(known.run)
+    status, has_ended = ExitStatus.OK, True
+    if found is None:
+        sight = look(known, ViewOptions(streams=(), is_following=False))
+        assert sight is not None
+        found, has_ended = sight.report, sight.has_ended
+        print_errors(sight.errors)
+        status = ExitStatus.HOST_UNUSABLE if sight.errors else ExitStatus.OK
+    if as_json:
+        content = known_json(known) | {"has_ended": has_ended, "report": found.describe()}
+        render.print_out(json.dumps(content, indent=2) + "\n")
+    elif has_ended:
+        render.print_out("".join(f"{line}\n" for line in report_lines(known, found)))
+    elif status == ExitStatus.OK:
+        say(f"run {known.run} has not ended", f"mnspawn status {known.run} tells how it stands")
+    return status
+
+
+app = application("report", SUMMARY, report, EPILOG)

@@ -1,0 +1,111 @@
+"""`mnspawn [run]`: from settings to a run, its console, and its exit status. Without typer: a run starts sooner so."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mnspawn.api import runs as api
+from mnspawn.api.runs import Detached, RunRequest
+from mnspawn.cli import render
+from mnspawn.cli.console import closing, listeners_of
+from mnspawn.cli.wording.run import fold_hosts, told
+from mnspawn.engine.registry import Registry, default_root
+from mnspawn.errors import ExitStatus, UsageError
+from mnspawn.plan.launch_plan import Program
+from mnspawn.settings import to_request as compose
+from mnspawn.settings.table import Settings
+from mnspawn.settings.to_request import program_of
+
+if TYPE_CHECKING:
+    from mnspawn_inventory import Host
+
+
+def perform(settings: Settings, words: Sequence[str]) -> int:
+    """Do what the settings say with the program that `words` are; give the exit status.
+
+    Raises:
+        UsageError: what was given can't be used.
+        MnspawnError: no worker was started.
+    """
+    if settings.json and not settings.dry_run and settings.origin("json").layer == "argument":
+        raise UsageError("expected --dry-run with it", place="--json", hint="--events FILE tells of a run in JSON")
+    render.choose_colours(settings.color)
+    program = program_of(settings, words)
+    hosts = hosts_of(settings, os.environ)
+    request = request_of(settings, program, hosts)
+    render.print_ours(line for note in outdone(settings, hosts) for line in told(note))
+    listeners = listeners_of(settings, settings.sandbox or len(hosts))
+    if settings.dry_run:
+        plan = asyncio.run(closing(api.plan(request, listeners), listeners))
+        render.print_plan(plan.describe(reveal=settings.json), settings.json)
+        return ExitStatus.OK
+    outcome = asyncio.run(closing(api.run(request, listeners), listeners))
+    if isinstance(outcome, Detached):
+        return say_detached(outcome.run, settings.detach, outcome.unheard, settings.orphan_grace)
+    render.print_summary(outcome)
+    return outcome.exit_status
+
+
+def outdone(settings: Settings, hosts: "Sequence[Host]") -> list[str]:
+    """Which options of the command line give way to what the inventory says of hosts."""
+    notes = []
+    for name in ("python", "workdir", "prelude"):
+        given = getattr(settings, name)
+        own = [host.name for host in hosts if getattr(host, name) not in (None, given)]
+        if own and settings.origin(name).layer == "argument":
+            notes.append(f"--{name} is not used on {fold_hosts(own)}: the inventory has a {name} of its own there")
+    return notes
+
+
+def say_detached(run: str, is_asked: bool, unheard: Sequence[str] = (), orphan_grace: float = 0.0) -> int:
+    """The run goes on without us: leave somebody who looks after it, and say how to come back to it.
+
+    Arguments:
+        is_asked: by --detach; then the run's id is the command's result, on stdout.
+        unheard: hosts whose agents have not acknowledged it.
+        orphan_grace: seconds after which those stop their ranks, should they not have heard.
+    """
+    from mnspawn.engine.look import keeper
+
+    if is_asked:
+        render.print_out(f"{run}\n")
+    lines = [f"mnspawn: run {run} goes on; mnspawn attach {run} takes it over, mnspawn stop {run} ends it"]
+    if unheard:
+        problem = (
+            f"not confirmed: {fold_hosts(unheard)} may not know of it and then stops the run in {orphan_grace:g} s"
+        )
+        lines += told(problem, f"mnspawn status {run} tells how it stands")
+    root = default_root(os.environ)
+    if Registry(root).tender(run) is None and not keeper.start(root, run):
+        lines += told("nobody looks after it: a failing rank stops its own host only, until somebody attaches")
+    render.print_ours(lines)
+    return ExitStatus.OK
+
+
+def request_of(settings: Settings, program: Program, hosts: "tuple[Host, ...]") -> RunRequest:
+    """The settings as the engine takes them, with what is only a command's: signals, detaching, being remembered."""
+    return replace(
+        compose.request_of(settings, program, hosts),
+        handle_signals=True,
+        is_detached=settings.detach,
+        registry=default_root(os.environ),
+    )
+
+
+def hosts_of(settings: Settings, environ: Mapping[str, str]) -> "tuple[Host, ...]":
+    """The hosts that take part; says what is noteworthy about where they come from.
+
+    Raises:
+        UsageError: there are none, or what was given can't be used.
+    """
+    if settings.sandbox:
+        for name in ("include", "exclude", "limit"):
+            if getattr(settings, name) is not None and settings.origin(name).layer == "argument":
+                raise UsageError("expected hosts to choose from, found a sandbox", place=f"--{name}")
+        return ()
+    selection = compose.select_hosts(settings, environ)
+    for note in selection.notes:
+        render.print_ours(told(note))
+    return selection.hosts

@@ -1,0 +1,61 @@
+"""`mnspawn status RUN`: how a run stands, asked of its hosts."""
+
+import json
+
+from mnspawn.api.runs import KnownRun, ViewOptions
+from mnspawn.cli import render
+from mnspawn.cli.reaching import JsonOption
+from mnspawn.cli.runs import REACH, RunArgument, application, find_run, look, print_errors, registry, takes_settings
+from mnspawn.cli.wording.states import known_json, ranks_by_host, states_of_host, status_lines
+from mnspawn.errors import ExitStatus
+from mnspawn.report import RunReport
+from mnspawn.settings.table import Settings
+
+SUMMARY = "Tell how a run stands: host by host, and why it ended."
+EPILOG = "Exit status: 0 when all its hosts answered, whatever became of the run; 3 when some did not."
+
+
+@takes_settings(*REACH)
+def status(settings: Settings, run: RunArgument, as_json: JsonOption = False) -> int:
+    """Tell how a run stands."""
+    known = find_run(run, settings)
+    sight = look(known, ViewOptions(streams=(), is_following=False))
+    assert sight is not None
+    report, has_ended, errors = sight.report, sight.has_ended, sight.errors
+    if errors and not has_ended and (remembered := remembered_report(known.run)) is not None:
+        report, has_ended, errors = remembered, True, {}  # nothing is left to ask
+    tender = tender_of(known)
+    if as_json:
+        content = known_json(known) | {
+            "state": "ended" if has_ended else "running" if len(errors) < len(known.hosts) else "unknown",
+            "exit_status": report.exit_status if has_ended else None,
+            "tender": registry().tender(known.run),
+            "unreachable": {name: error.message for name, error in errors.items()},
+            "report": report.describe() | ({} if has_ended else {"exit_status": None, "reason": None}),
+        }
+        for host, own in zip(content["hosts"], ranks_by_host(known, report), strict=True):
+            host["state"] = states_of_host(own, has_ended)
+        render.print_out(json.dumps(content, indent=2) + "\n")
+    else:
+        problems = {name: error.message for name, error in errors.items()}
+        render.print_out("".join(f"{line}\n" for line in status_lines(known, report, has_ended, problems, tender)))
+        print_errors(errors)
+    return ExitStatus.HOST_UNUSABLE if errors else ExitStatus.OK
+
+
+def remembered_report(run: str) -> RunReport | None:
+    """The end of a run as this machine has written it down; None when it has not."""
+    content = registry().report(run)
+    try:
+        return None if content is None else RunReport.read(content)
+    except (TypeError, KeyError):  # written by another version
+        return None
+
+
+def tender_of(known: KnownRun) -> str:
+    """Who looks after a run, as far as this machine knows."""
+    pid = registry().tender(known.run)
+    return f"looked after by process {pid} here" if pid is not None else "nobody on this machine looks after it"
+
+
+app = application("status", SUMMARY, status, EPILOG)

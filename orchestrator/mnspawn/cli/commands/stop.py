@@ -1,0 +1,82 @@
+"""`mnspawn stop RUN`: end a run, from anywhere."""
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from mnspawn.api.runs import KnownRun, Sight, ViewOptions
+from mnspawn.cli import render
+from mnspawn.cli.console import console_of
+from mnspawn.cli.runs import (
+    REACH,
+    RunArgument,
+    ViewWording,
+    application,
+    find_run,
+    look,
+    print_errors,
+    say,
+    takes_settings,
+)
+from mnspawn.cli.wording.run import counted
+from mnspawn.errors import ExitStatus
+from mnspawn.settings.table import Settings
+from mnspawn_agent.protocol.checks import MAX_SECONDS
+
+from .status import remembered_report
+
+SUMMARY = "Stop a run on all its hosts: TERM, after a grace KILL; wait until nothing is left."
+EPILOG = (
+    "Without --grace the run's own holds. Exit status: 0 when nothing of the run is left, also when it had ended"
+    " before; 3 when hosts could not be reached or could not confirm it. Ctrl-C ends the waiting, the stop goes on."
+)
+LOOK_LIMIT = 3.0  # seconds to connect within, where other hosts are to be stopped
+
+
+@takes_settings(*REACH)
+def stop(
+    settings: Settings,
+    run: RunArgument,
+    kill: Annotated[bool, typer.Option("--kill", metavar="", help="KILL at once.")] = False,
+    grace: Annotated[
+        float | None, typer.Option("--grace", metavar="SECONDS", min=0.0, max=MAX_SECONDS, help="From TERM to KILL.")
+    ] = None,
+) -> int:
+    """Stop a run."""
+    known = find_run(run, settings)
+    before = look_before(known)
+    ended = before.report if before.has_ended else remembered_report(known.run) if before.errors else None
+    if ended is not None and all(host.is_confirmed for host in ended.hosts):
+        say(f"run {known.run} had ended before: exit status {ended.exit_status}")
+        return ExitStatus.OK
+    if len(before.errors) == len(known.hosts):
+        print_errors(before.errors)
+        return ExitStatus.HOST_UNUSABLE
+    patience = 0.0 if kill else known.grace if grace is None else grace
+    console = console_of(settings, ViewWording(len(known.hosts), settings.verbose), takes_logs=False)
+    sight = look(known, ViewOptions(streams=(), stop=patience, handle_signals=True), [console])
+    assert sight is not None
+    if sight.has_left and not sight.has_ended:
+        say(f"run {known.run} goes on stopping", f"mnspawn status {known.run} tells how it stands")
+        return ExitStatus.INTERRUPTED
+    print_errors(sight.errors)
+    unconfirmed = [host for host in sight.report.hosts if not host.is_confirmed or host.leftovers]
+    if unconfirmed or sight.errors:
+        render.print_summary(sight.report)
+        return ExitStatus.HOST_UNUSABLE
+    say(f"run {known.run} is stopped; nothing of it is left on {counted(len(known.hosts), 'host')}")
+    return ExitStatus.OK
+
+
+def look_before(known: KnownRun) -> Sight:
+    """How the run stands. A host that is slow to connect to keeps nobody from stopping the others."""
+    hurried = replace(known, ssh=replace(known.ssh, connect_timeout=min(known.ssh.connect_timeout, LOOK_LIMIT)))
+    sight = look(hurried, ViewOptions(streams=(), is_following=False))
+    if sight is not None and len(sight.errors) == len(known.hosts):  # there are no others
+        sight = look(known, ViewOptions(streams=(), is_following=False))
+    assert sight is not None
+    return sight
+
+
+app = application("stop", SUMMARY, stop, EPILOG)

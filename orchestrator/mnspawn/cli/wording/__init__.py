@@ -1,0 +1,1 @@
+"""From values to the text that people read. Pure."""

@@ -1,0 +1,1 @@
+"""Hosts without a run: check, trust, execute."""

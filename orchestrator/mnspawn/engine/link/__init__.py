@@ -1,0 +1,1 @@
+"""From a list of hosts to live sessions with their agents."""

@@ -1,0 +1,1 @@
+"""Runs that others started: find, follow, take over, end."""

@@ -1,0 +1,71 @@
+"""Asks hosts about runs, and gives orders to the agents there: one short command on each, all at once."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mnspawn.core import pods
+from mnspawn.engine.link import join
+from mnspawn.engine.link.sites import Reached
+from mnspawn.errors import BootstrapError, HostError
+from mnspawn.transport.base import Connection
+
+ANSWER_LIMIT = 64 << 20  # a host with thousands of old runs answers with some MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one host said, or why it said nothing."""
+
+    index: int
+    host: str
+    content: Any
+    error: HostError | None
+
+
+async def ask_on(connection: Connection, host: str, words: tuple[str, ...], python: str | None, timeout: float) -> Any:
+    """One question over a connection that stands; its answer as `core.pods` reads it.
+
+    Raises:
+        HostError: there is no answer, or none that makes sense.
+    """
+    process, diagnostics, rest, _ = await join.join(connection, host, words, python, timeout)
+    try:
+        async with asyncio.timeout(timeout):
+            while not rest.endswith(b"\n"):
+                chunk = await process.read()
+                if not chunk or len(rest) > ANSWER_LIMIT:
+                    raise await join.explain_silence(process, diagnostics, host)
+                rest += chunk
+        return pods.read(words[0], json.loads(rest))
+    except TimeoutError:
+        raise BootstrapError(f"no answer within {timeout:g} s", host=host) from None
+    except (ValueError, RecursionError) as exc:  # Nonsense, or no JSON
+        raise BootstrapError(f"an answer that makes no sense: {exc}", host=host) from exc
+    finally:
+        await join.abandon(process, diagnostics)
+
+
+async def ask_all(reached: Reached, words: Sequence[tuple[str, ...]], timeout: float) -> list[Answer]:
+    """The same kind of question to every host; `words` are those of each host. Errors are answers, too."""
+    answers: list[Answer] = []
+
+    async def one(index: int, outcome: Connection | HostError) -> None:
+        name = reached.hosts[index].name
+        if isinstance(outcome, HostError):
+            answers.append(Answer(index, name, None, outcome))
+            return
+        try:
+            content = await ask_on(outcome, name, words[index], reached.hosts[index].python, timeout)
+            answers.append(Answer(index, name, content, None))
+        except HostError as exc:
+            answers.append(Answer(index, name, None, exc))
+        finally:
+            await outcome.close()
+
+    async with asyncio.TaskGroup() as group:
+        async for index, outcome in reached.dial(timeout):
+            group.create_task(one(index, outcome), name=f"ask {reached.hosts[index].name}")
+    return sorted(answers, key=lambda answer: answer.index)

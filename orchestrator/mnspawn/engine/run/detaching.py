@@ -1,0 +1,74 @@
+"""Lets go of a run: remembered until all its ranks run, done when its agents have heard of it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mnspawn.core.run import RunMachine, RunState
+from mnspawn.engine.link.link import HostLink
+from mnspawn.engine.request import RunRequest
+from mnspawn_agent.protocol import messages
+
+LIMIT, LOOK = 10.0, 0.02  # seconds for agents to acknowledge, and between two looks
+EARLY = (RunState.CONNECTING, RunState.PREPARING, RunState.STARTING)
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """The run goes on without us. `unheard`: hosts whose agents may not know it, and so take our going for a loss."""
+
+    run: str
+    unheard: tuple[str, ...] = ()
+
+
+class Detaching:
+    """One run's way from wanted to done.
+
+    Args:
+        notice: takes a line for people.
+    """
+
+    def __init__(
+        self, machine: RunMachine, links: Sequence[HostLink], request: RunRequest, notice: Callable[[str], None]
+    ) -> None:
+        self._machine = machine
+        self._links = links
+        self._notice = notice
+        self._is_sandbox = bool(request.sandbox)
+        self.is_wanted = request.is_detached
+        self.has_begun = False
+        self.outcome: Detached | None = None
+
+    def want(self) -> None:
+        """Somebody asks for it now."""
+        state = self._machine.state
+        if self.is_wanted:
+            return
+        if self._is_sandbox:
+            self._notice("a sandbox ends with this command: its run can't be let go of")
+            return
+        if state in EARLY:
+            self._notice("the run will be let go of as soon as all ranks run")
+        elif state is not RunState.RUNNING:
+            self._notice("the run is about to end: it is not let go of")
+            return
+        self.is_wanted = True
+
+    @property
+    def is_due(self) -> bool:
+        return self.is_wanted and self._machine.state is RunState.RUNNING
+
+    async def perform(self, leave: Callable[[], None]) -> None:
+        """Tell every agent, and wait until all have heard: one that has not would take our going for a loss."""
+        for link in self._links:
+            link.send(messages.DETACH)
+        now = asyncio.get_running_loop().time
+        deadline = now() + LIMIT
+        while self.is_due and self._unheard() and now() < deadline:  # noqa: ASYNC110 - sessions have no event for it
+            await asyncio.sleep(LOOK)
+        if self.is_due:  # else the run has begun to end meanwhile, which is waited for
+            self.outcome = Detached(self._machine.run, self._unheard())
+            leave()
+
+    def _unheard(self) -> tuple[str, ...]:
+        return tuple(link.name for link in self._links if link.session.unacknowledged_bytes and not link.is_settled)

@@ -1,0 +1,1 @@
+"""What a run will start, decided before anything starts: layout, environment contracts, launch plan. Pure."""

@@ -1,0 +1,28 @@
+"""What jax.distributed.initialize() reads: the coordinator; and, on request, who is who. Pure."""
+
+from mnspawn.plan.layout import Pod, join_endpoint
+
+from . import ompi
+from .base import Contract, Scene, Share
+
+
+def _coordinator(scene: Scene, pod: Pod) -> Share:
+    address, _ = scene.layout.rendezvous
+    return Share({"JAX_COORDINATOR_ADDRESS": join_endpoint(address, scene.layout.coordinator_port)})
+
+
+def _cluster(scene: Scene, pod: Pod) -> Share:
+    """JAX has no variables for the number of processes and the own one; it asks known launchers for them, Open MPI
+    first. It takes the launcher's presence from this URI (jax/_src/clusters/ompi_cluster.py); the address that it
+    would derive from it gives way to JAX_COORDINATOR_ADDRESS.
+    """
+    address, _ = scene.layout.rendezvous
+    scheme, place = ("tcp6", f"[{address}]") if ":" in address else ("tcp", address)
+    uri = f"0.0;{scheme}://{place}:{scene.layout.coordinator_port}"
+    return Share(
+        _coordinator(scene, pod).env | ompi.shared(scene, pod).env | {"OMPI_MCA_orte_hnp_uri": uri},
+    )
+
+
+JAX_ADDRESS = Contract("jax-address", "JAX_COORDINATOR_ADDRESS only", _coordinator)
+JAX = Contract("jax", "all that a bare jax.distributed.initialize() needs (imitates Open MPI)", _cluster, ompi.own)

@@ -1,0 +1,31 @@
+"""Open MPI's variables, for libraries that only look at the environment. Pure.
+
+Real MPI programs do not start with these: they need MPI's own runtime.
+"""
+
+from mnspawn.plan.layout import Pod, Worker
+
+from .base import Contract, Scene, Share
+
+
+def shared(scene: Scene, pod: Pod) -> Share:
+    """The sizes."""
+    return Share(
+        {
+            "OMPI_COMM_WORLD_SIZE": str(scene.world_size),
+            "OMPI_COMM_WORLD_LOCAL_SIZE": str(len(pod.workers)),
+            "OMPI_UNIVERSE_SIZE": str(scene.world_size),
+        }
+    )
+
+
+def own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
+    """The ranks. Open MPI's NODE_RANK counts the processes of one node over all its jobs; it does not number nodes."""
+    return {
+        "OMPI_COMM_WORLD_RANK": str(worker.rank),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(worker.local_rank),
+        "OMPI_COMM_WORLD_NODE_RANK": str(worker.local_rank),
+    }
+
+
+OMPI = Contract("ompi", "OMPI_COMM_WORLD_RANK, ... as Open MPI sets them; no MPI runtime", shared, own)

@@ -1,0 +1,36 @@
+"""mnspawn's own variables: set on every rank, whatever contracts are chosen. Pure."""
+
+from mnspawn.plan.layout import Pod, Worker
+
+from .base import LONGEST_LIST, Contract, Scene, Share
+
+_HOSTS_FILE = "hosts"
+NAMES = frozenset(
+    f"MNSPAWN_{name}"
+    for name in (
+        *("RUN_ID", "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+        *("HOST", "HOSTS", "HOSTS_FILE", "ATTEMPT"),
+    )
+)
+
+
+def _shared(scene: Scene, pod: Pod) -> Share:
+    env = {
+        "MNSPAWN_RUN_ID": scene.run,
+        "MNSPAWN_NODE_RANK": str(pod.node_rank),
+        "MNSPAWN_WORLD_SIZE": str(scene.world_size),
+        "MNSPAWN_LOCAL_WORLD_SIZE": str(len(pod.workers)),
+        "MNSPAWN_HOST": pod.host,
+        "MNSPAWN_ATTEMPT": str(scene.attempt),
+    }
+    if len(scene.hosts) <= LONGEST_LIST:
+        return Share(env | {"MNSPAWN_HOSTS": scene.hosts})
+    env["MNSPAWN_HOSTS_FILE"] = scene.path(pod, _HOSTS_FILE)
+    return Share(env, files=((_HOSTS_FILE, scene.hosts.replace(",", "\n") + "\n"),))
+
+
+def _own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
+    return {"MNSPAWN_RANK": str(worker.rank), "MNSPAWN_LOCAL_RANK": str(worker.local_rank)}
+
+
+OURS = Contract("mnspawn", "MNSPAWN_RUN_ID, MNSPAWN_RANK, ...; always set", _shared, _own)

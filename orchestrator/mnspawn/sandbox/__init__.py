@@ -1,0 +1,1 @@
+"""Throw-away hosts on this machine, for trying things out."""

@@ -1,0 +1,124 @@
+"""From settings to a run: its program, its hosts, its request. For the command line and for Python alike."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from mnspawn.engine.request import RunRequest
+from mnspawn.errors import UsageError
+from mnspawn.plan.launch_plan import Program
+from mnspawn.transport.base import SshOptions
+
+from .table import Settings
+
+if TYPE_CHECKING:
+    from mnspawn_inventory import Host, InventoryError, Selection
+
+NARROWING = ("include", "exclude", "limit")  # options that choose among hosts
+LISTS = ("hosts", "ips", "hostfile", "inventory", *NARROWING)  # options that the inventory reads
+
+
+def request_of(settings: Settings, program: Program, hosts: "tuple[Host, ...]") -> RunRequest:
+    """The settings as the engine takes them."""
+    return RunRequest(
+        program=program,
+        hosts=hosts,
+        sandbox=settings.sandbox or 0,
+        nproc=settings.nproc_per_node,
+        contracts=settings.contract,
+        env=settings.env,
+        keep_proxy=settings.keep_proxy,
+        python=settings.python,
+        workdir=settings.workdir,
+        prelude=settings.prelude,
+        start_port=settings.start_port,
+        master_port=settings.master_port,
+        network=settings.network,
+        grace=settings.grace,
+        timeout=settings.timeout,
+        orphan_grace=settings.orphan_grace,
+        transport=settings.transport,
+        ssh=ssh_of(settings),
+        log_cap=settings.log_cap,
+        name=settings.name,
+    )
+
+
+def ssh_of(settings: Settings) -> SshOptions:
+    """How hosts are reached."""
+    return SshOptions(settings.ssh_config, settings.connect_timeout, settings.host_key_check, _said(settings))
+
+
+def _said(settings: Settings) -> str:
+    """The options of the command line without which other commands would not reach the same hosts."""
+    import shlex
+
+    given = {name: getattr(settings, name) for name in ("ssh_config", "hostfile", "inventory")}
+    words = [
+        word
+        for name, value in given.items()
+        if value is not None and settings.origin(name).layer == "argument"
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
+    return shlex.join(words)
+
+
+def program_of(settings: Settings, words: Sequence[str]) -> Program:
+    """What every rank runs.
+
+    Raises:
+        UsageError: nothing.
+    """
+    if not words or not words[0]:
+        found = "an empty word" if words else "nothing"
+        raise UsageError(f"expected a script behind the options, found {found}", hint="mnspawn --hosts a,b train.py")
+    kind: Literal["script", "module", "command"] = "script"
+    if settings.module:
+        kind = "module"
+    elif settings.no_python:
+        kind = "command"
+    return Program(kind, words[0], tuple(words[1:]))
+
+
+def hosts_of(settings: Settings, environ: Mapping[str, str]) -> "tuple[Host, ...]":
+    """The hosts that take part; see `select_hosts`."""
+    return select_hosts(settings, environ).hosts
+
+
+def select_hosts(settings: Settings, environ: Mapping[str, str]) -> "Selection":
+    """The hosts that take part, from the options or the allocation that we run in; never silently this machine.
+
+    Raises:
+        UsageError: there are none, or what was given can't be used.
+    """
+    from mnspawn_inventory import InventoryError, resolve
+
+    given = {name: getattr(settings, name) for name in LISTS}
+    try:
+        selection = resolve(**{name: value and str(value) for name, value in given.items()}, environ=environ)
+    except InventoryError as exc:
+        raise UsageError(str(exc) if exc.place is None else _at_origin(exc, settings), hint=exc.hint) from exc
+    if not selection.hosts:
+        from mnspawn_inventory.allocation import unread
+
+        hint = unread(environ) or "--hosts a,b, --hostfile FILE, or --sandbox 2 to try it on this machine"
+        raise UsageError("expected hosts to run on, found none", hint=hint)
+    return selection
+
+
+def this_machine(data_address: str | None = None) -> "Host":
+    """This machine as a host that needs no SSH."""
+    import socket
+
+    from mnspawn_inventory import Host
+
+    return Host(name=socket.gethostname(), data_address=data_address, transport="local")
+
+
+def _at_origin(error: "InventoryError", settings: Settings) -> str:
+    """The inventory knows options only; name the variable or file line where the option was really given."""
+    text = str(error)
+    for name in LISTS:
+        flag = f"--{name}"
+        if error.place is not None and error.place.source == flag and settings.origin(name).layer != "argument":
+            return f"{settings.origin(name)}{text.removeprefix(flag)}"
+    return text

@@ -1,0 +1,1 @@
+"""How a host is reached: ssh_config and the inventory."""

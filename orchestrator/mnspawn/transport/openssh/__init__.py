@@ -1,0 +1,1 @@
+"""Hosts over the system's own ssh."""

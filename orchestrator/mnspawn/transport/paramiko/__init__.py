@@ -1,0 +1,1 @@
+"""Hosts over paramiko, for servers and keys that asyncssh can't use."""

@@ -1,0 +1,386 @@
+"""Hosts over paramiko: for where asyncssh fails. Threads of its own for connecting; never prompts.
+
+Limits: one more thread per connection and per command; marks.py has the rest.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import paramiko
+from paramiko.pkey import PKey, PublicBlob
+from paramiko.ssh_exception import IncompatiblePeer
+
+from mnspawn import errors
+from mnspawn.quoting import readable
+from mnspawn.transport import open_files
+from mnspawn.transport.base import SshOptions, Target
+from mnspawn.transport.config import route
+from mnspawn.transport.config.route import Hop
+from mnspawn.transport.ssh import algorithms, internals, refusals, sockets
+from mnspawn.transport.ssh.jumps import Jumps
+from mnspawn.transport.ssh.refusals import Attempt
+from mnspawn.transport.trust import certificates, keys
+from mnspawn.transport.trust.host_keys import HostKeys
+from mnspawn.transport.trust.key_files import Inputs
+
+from .keyring import Agent, offers
+from .process import Process, SignallingTransport
+
+WINDOW = 2 << 20
+_PACKET = 1 << 15
+_THREADS = 32  # handshakes at once
+T = TypeVar("T")
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it has to say comes as exceptions too
+
+
+class _Connection:
+    """A Connection over one paramiko transport."""
+
+    def __init__(self, hop: Hop, client: SignallingTransport, shared: "_Shared") -> None:
+        self._hop = hop
+        self._client = client
+        self._shared = shared
+        shared.connections.add(self)
+        self._processes: list[Process] = []
+
+    async def run(self, command: str) -> Process:
+        channel = await asyncio.get_running_loop().run_in_executor(self._shared.pool, self._start, command)
+        process = Process(channel)
+        self._processes = [one for one in self._processes if not one.is_over] + [process]
+        return process
+
+    def _start(self, command: str) -> paramiko.Channel:
+        with translate(self._hop, None):
+            channel = self._client.open_session(window_size=WINDOW, max_packet_size=_PACKET)
+            for name, text in self._hop.env:
+                with contextlib.suppress(paramiko.SSHException):  # AcceptEnv does not have it: as ssh
+                    channel.set_environment_variable(name, text)
+            channel.exec_command(command)
+        return channel
+
+    async def close(self) -> None:
+        self._client.close()
+        for process in self._processes:
+            await process.close()
+            process.join()
+        self._shared.connections.discard(self)
+        self._shared.closing = [one for one in self._shared.closing if one.is_alive()] + [self._client]
+
+
+class _Shared:
+    """What the connections of a transport share.
+
+    Attributes:
+        connections: that are open.
+        closing: whose threads may not have ended yet.
+    """
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="paramiko connect")
+        self.connections: set[_Connection] = set()
+        self.closing: list[SignallingTransport] = []
+
+
+class ParamikoTransport:
+    """A Transport: one for a whole run."""
+
+    def __init__(self, options: SshOptions) -> None:
+        self._router = route.Router(options)
+        self._dialler = sockets.Dialler()
+        self._host_keys = HostKeys()
+        self._inputs = Inputs(self._host_keys)
+        self._shared = _Shared()
+        self._jumps = Jumps(self._open, lambda client: not client.is_active())
+
+    def endpoint(self, target: Target) -> str:
+        hop = self._router.hop(target)
+        self._inputs.check(hop)
+        return hop.server
+
+    def hop(self, target: Target) -> Hop:
+        """The effective settings of a host, with their origins."""
+        return self._router.hop(target)
+
+    async def connect(self, target: Target) -> _Connection:
+        hop = self._router.hop(target)
+        return _Connection(hop, await self._open(hop), self._shared)
+
+    async def close(self) -> None:
+        self._router.close()
+        for connection in list(self._shared.connections):
+            await connection.close()
+        jumps = await self._jumps.give_up()
+        for jump in jumps:
+            jump.close()
+        for client in [*jumps, *self._shared.closing]:
+            client.join(1.0)  # its thread looks at its socket ten times a second
+        self._dialler.close()
+        self._shared.pool.shutdown(wait=True, cancel_futures=True)
+
+    async def _open(self, hop: Hop) -> SignallingTransport:
+        async def shake(way: socket.socket | SignallingTransport, deadline: float) -> SignallingTransport:
+            left = deadline - asyncio.get_running_loop().time()
+            handshake = _Handshake(hop, self._host_keys, time.monotonic() + left)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return await self._in_thread(partial(handshake.run, way), handshake.abort)
+            except TimeoutError:
+                raise sockets.timed_out(handshake.stage, hop, handshake.banner) from None
+
+        if hop.jump is None:
+            return await self._dialler.reach(hop, hop.connect_timeout, shake)
+        jump = await self._jumps.get(hop.jump, hop)
+        return await shake(jump, asyncio.get_running_loop().time() + hop.connect_timeout)
+
+    async def _in_thread(self, work: Callable[[], T], abort: Callable[[], None]) -> T:
+        """Run `work` in a thread; when nobody waits for it any more, make it end and see it end."""
+        future = asyncio.get_running_loop().run_in_executor(self._shared.pool, work)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            abort()
+            with contextlib.suppress(errors.HostError):  # that it was aborted
+                await future
+            raise
+
+
+class _Handshake:
+    """One connection being made, in a thread; `abort` is called from another."""
+
+    def __init__(self, hop: Hop, host_keys: HostKeys, deadline: float) -> None:
+        self._hop = hop
+        self._host_keys = host_keys
+        self._deadline = deadline
+        self._sock: Any = None
+        self._client: SignallingTransport | None = None
+        self._agent: Agent | None = None
+        self._agent_socket: socket.socket | None = None
+        self._is_asking = False
+        self.attempt = Attempt()
+        self.is_authenticating = False
+        self.is_aborted = threading.Event()
+
+    @property
+    def stage(self) -> str:
+        if self._client is None:
+            return "the host does not answer"
+        if not self._client.remote_version:
+            return sockets.NO_SSH
+        if self._is_asking:
+            return sockets.NO_AGENT
+        return "the server stopped answering while it " + ("let us in" if self.is_authenticating else "said who it is")
+
+    @property
+    def banner(self) -> bytes:
+        """What the server wants people to read before they are let in."""
+        return (self._client and self._client.get_banner()) or b""
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether the server has said anything."""
+        return self._client is not None and bool(self._client.remote_version)
+
+    @property
+    def is_active(self) -> bool:
+        return self._client is not None and self._client.is_active()
+
+    def abort(self) -> None:
+        """Make the thread fail at once."""
+        self.is_aborted.set()
+        if self._client is not None:
+            self._client.close()
+        for sock in (self._sock, self._agent_socket):
+            if isinstance(sock, socket.socket):
+                with contextlib.suppress(OSError):  # not connected any more
+                    sock.shutdown(socket.SHUT_RDWR)
+
+    def run(self, way: socket.socket | SignallingTransport) -> SignallingTransport:
+        """Connect over a socket, or over the connection to a jump host."""
+        left = max(0.1, self._deadline - time.monotonic())
+        with translate(self._hop, self):
+            sock: Any = way
+            if not isinstance(way, socket.socket):
+                there, here = (self._hop.address, self._hop.port), ("127.0.0.1", 0)
+                sock = way.open_channel("direct-tcpip", there, here, window_size=WINDOW, timeout=left)
+                left = max(0.1, self._deadline - time.monotonic())
+            self._sock = sock
+            try:
+                client = self._client = SignallingTransport(sock)
+                client.banner_timeout = client.handshake_timeout = client.auth_timeout = left
+                client.daemon = True
+                self._offer_algorithms(client)
+                client.start_client(timeout=left)
+                self._check_key(client)
+                self.is_authenticating = True
+                self._authenticate(client)
+            except BaseException:
+                if self._client is not None:
+                    self._client.packetizer.complete_handshake()  # ends its timer, which would hold up our exit
+                    self._client.close()
+                    if self._client.is_alive():
+                        self._client.join(1.0)
+                sock.close()
+                raise
+            finally:
+                if self._agent is not None:
+                    self._agent.close()
+            client.auth_timeout = 30.0
+            return client
+
+    def _offer_algorithms(self, client: SignallingTransport) -> None:
+        hop, wanted = self._hop, self._hop.algorithms
+        options = client.get_security_options()
+        authorities = self._host_keys.authorities(hop)
+        ours = (*algorithms.HOST_CERTIFICATES, *algorithms.HOST_KEYS) if authorities else algorithms.HOST_KEYS
+        possible = internals.possible(client, "host key", options.key_types)
+        chosen = algorithms.choose("host key", wanted.get("host keys"), ours, possible, hop.name)
+        options.key_types = tuple(algorithms.prefer_known(chosen, self._host_keys.known_kinds(hop), bool(authorities)))
+        for what, key, ours, option in (
+            ("key exchange", "kex", algorithms.KEX, "kex"),
+            ("cipher", "ciphers", algorithms.CIPHERS, "ciphers"),
+            ("MAC", "macs", algorithms.MACS, "digests"),
+        ):
+            possible = internals.possible(client, what, getattr(options, option))
+            setattr(options, option, tuple(algorithms.choose(what, wanted.get(key), ours, possible, hop.name)))
+        client.use_compression(hop.compression)
+
+    def _check_key(self, client: SignallingTransport) -> None:
+        key = client.get_remote_server_key()
+        blob: PublicBlob | None = getattr(key, "public_blob", None)
+        if blob is None or not blob.key_type.endswith(algorithms.CERTIFICATE):
+            self._host_keys.check(self._hop, key.asbytes())
+            return
+        try:
+            found = certificates.parse(blob.key_blob)
+            authority = PKey.from_type_string(keys.kind_of(found.authority), found.authority)
+            is_signed = authority.verify_ssh_sig(found.signed, paramiko.Message(found.signature))
+        except (ValueError, paramiko.SSHException) as exc:
+            raise errors.HostKeyError(f"its host certificate can't be read: {exc}", host=self._hop.name) from exc
+        name = (self._hop.known_as or self._hop.address).lower()
+        revoked = self._host_keys.revoked(self._hop)
+        objection = found.objection(name, self._host_keys.authorities(self._hop), revoked, time.time())
+        if not is_signed or objection or key.asbytes() in revoked:
+            reason = objection or ("its key is revoked" if is_signed else "its signature is wrong")
+            raise errors.HostKeyError(f"its host certificate was not accepted: {reason}", host=self._hop.name)
+
+    def _on_agent_socket(self, sock: socket.socket) -> None:
+        self._agent_socket = sock
+
+    def _authenticate(self, client: SignallingTransport) -> None:
+        self._is_asking = True
+        self._agent = Agent.open(self._hop.agent, self._hop.name, self._on_agent_socket)
+        self._is_asking = self.is_aborted.is_set()
+        for name, key in offers(self._hop, self._agent, self.attempt):
+            if self.is_aborted.is_set() or not client.is_active():
+                break
+            self.attempt.offered.append(name)
+            try:
+                client.auth_publickey(self._hop.user, key)
+            except paramiko.BadAuthenticationType as exc:
+                self.attempt.methods.update(exc.allowed_types)
+                break
+            except paramiko.AuthenticationException:
+                self.attempt.methods.add("publickey")
+                continue
+            if client.is_authenticated():
+                return
+        if not client.is_active() and self.attempt.offered:
+            self.attempt.banner = self.banner
+            raise refusals.too_many(self._hop, self.attempt)
+        if not self.attempt.methods:
+            with contextlib.suppress(paramiko.AuthenticationException):
+                try:
+                    client.auth_none(self._hop.user)
+                    return  # let in without any proof: the server's business
+                except paramiko.BadAuthenticationType as exc:
+                    self.attempt.methods.update(exc.allowed_types)
+        self.attempt.banner = self.banner
+        raise refusals.explain(self._hop, self.attempt)
+
+
+# -- errors
+
+
+def _closed(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
+    reason = readable(str(exc)).removesuffix(".") or type(exc).__name__
+    if handshake is None:
+        error = errors.ConnectionClosed(f"the connection is gone ({reason})", host=hop.name)
+    elif not handshake.has_heard and ("Error reading SSH protocol banner" in reason or isinstance(exc, EOFError)):
+        return sockets.hung_up(hop)
+    elif "Indecipherable protocol version" in reason or "Incompatible version" in reason:
+        hint = "is this the port of sshd?"
+        return errors.Unreachable(f"{hop.place} does not speak SSH as we do ({reason})", host=hop.name, hint=hint)
+    elif isinstance(exc, EOFError) and not handshake.is_authenticating:  # before we could see for ourselves
+        return _no_common(exc, hop, handshake)
+    else:
+        where = "while it let us in" if handshake.is_authenticating else "during the key exchange"
+        error = errors.ConnectionClosed(f"{hop.place} hung up {where} ({reason})", host=hop.name)
+        error.hint = "sshd's log on the host says why"
+    error.is_transient = False
+    return error
+
+
+def _no_common(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
+    hint = "see what the server has with `ssh -vv`, and allow it in ssh_config (KexAlgorithms, Ciphers, ...)"
+    return errors.NoCommonAlgorithm(
+        f"no common algorithm ({readable(str(exc)) or 'it hung up'})", host=hop.name, hint=hint
+    )
+
+
+def _no_channel(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
+    if handshake is not None and hop.jump is not None:
+        hint = f"try it from there: ssh {hop.jump.name} nc -vz {hop.address} {hop.port}"
+        text = readable(getattr(exc, "text", str(exc)))
+        return errors.Unreachable(
+            f"jump host {hop.jump.name} can't reach {hop.place}: {text}", host=hop.name, hint=hint
+        )
+    hint = "MaxSessions of sshd may be 0 or used up, or the account may run no commands"
+    return errors.ChannelRefused(f"the server starts no command ({readable(str(exc))})", host=hop.name, hint=hint)
+
+
+def _refused(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
+    return refusals.explain(hop, handshake.attempt if handshake else Attempt())
+
+
+def _bad_key(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
+    return errors.KeyUnusable(f"a key can't be used: {exc}", host=hop.name)
+
+
+def _garbled(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
+    return sockets.garbled(cast(UnicodeDecodeError, exc), hop)
+
+
+# the first line that fits holds; tests/ssh walks paramiko for exceptions that have none
+TABLE: tuple[tuple[type[Exception], Any], ...] = (
+    (IncompatiblePeer, _no_common),
+    (paramiko.ChannelException, _no_channel),
+    (paramiko.PasswordRequiredException, _bad_key),
+    (paramiko.AuthenticationException, _refused),
+    (paramiko.SSHException, _closed),
+    (EOFError, _closed),
+    (OSError, _closed),
+    (UnicodeDecodeError, _garbled),
+)
+
+
+@contextlib.contextmanager
+def translate(hop: Hop, handshake: _Handshake | None) -> Iterator[None]:
+    """Foreign exceptions become ours, by the table; the cause is kept."""
+    try:
+        yield
+    except tuple(foreign for foreign, _ in TABLE) as exc:
+        if isinstance(exc, OSError):
+            open_files.check(exc)
+        for foreign, ours in TABLE:
+            if isinstance(exc, foreign):
+                raise ours(exc, hop, handshake) from exc
+        raise

@@ -1,0 +1,1 @@
+"""What the transports that speak SSH themselves share."""

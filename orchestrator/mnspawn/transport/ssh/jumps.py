@@ -1,0 +1,67 @@
+"""The connections to jump hosts: one for each of them, which all hosts behind it share."""
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from mnspawn.errors import HostError
+from mnspawn.transport.config.route import Hop
+
+T = TypeVar("T")
+
+
+class Jumps(Generic[T]):
+    """Opens each when it is first asked for, and again when it is gone.
+
+    Args:
+        dial: opens one, within its own connect timeout.
+        is_gone: tells whether one that was opened has ended.
+    """
+
+    def __init__(self, dial: Callable[[Hop], Awaitable[T]], is_gone: Callable[[T], bool]) -> None:
+        self._dial = dial
+        self._is_gone = is_gone
+        self._dialled: dict[str, asyncio.Task[T]] = {}
+
+    async def get(self, hop: Hop, behind: Hop) -> T:
+        """The connection to a jump host. Who asks while it is dialled waits for that, and shares its failure.
+
+        Raises:
+            HostError: it can't be had; of the host behind it.
+        """
+        key = f"{hop.user}@{hop.place} {hop.identities} {hop.jump.place if hop.jump else ''}"
+        task = self._dialled.get(key)
+        if task is None or (task.done() and not self._stands(task)):
+            # no TaskGroup: it belongs to none of those who wait for it, and goes on when the first of them gives up
+            task = self._dialled[key] = asyncio.get_running_loop().create_task(self._open(hop), name=f"jump {hop.name}")
+            task.add_done_callback(_hear)
+        try:
+            return await asyncio.shield(task)
+        except HostError as exc:
+            theirs = copy.copy(exc)
+            theirs.message = f"jump host {hop.name}: {exc.message}"
+            theirs.host = behind.name
+            raise theirs from exc
+
+    async def _open(self, hop: Hop) -> T:
+        return await self._dial(hop)
+
+    def _stands(self, task: "asyncio.Task[T]") -> bool:
+        return not task.cancelled() and task.exception() is None and not self._is_gone(task.result())
+
+    async def give_up(self) -> list[T]:
+        """Stop dialling. Returns the connections that were opened."""
+        tasks = list(self._dialled.values())
+        self._dialled.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        return [task.result() for task in tasks if not task.cancelled() and task.exception() is None]
+
+
+def _hear(task: "asyncio.Task[T]") -> None:
+    """A failure that nobody waits for any more is no news."""
+    if not task.cancelled():
+        task.exception()

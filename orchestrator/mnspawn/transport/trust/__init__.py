@@ -1,0 +1,1 @@
+"""Host keys, known_hosts, private key files and certificates."""

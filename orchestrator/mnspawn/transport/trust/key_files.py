@@ -1,0 +1,54 @@
+"""Files of keys that can't be used are told before the host is touched, where they are what it comes down to."""
+
+from pathlib import Path
+
+from mnspawn.errors import UsageError
+from mnspawn.transport.config.route import Hop
+
+from . import keys
+from .host_keys import HostKeys
+from .keys import KeyFile
+
+
+class Inputs:
+    """One per transport: each file is looked at once. May be used by several threads."""
+
+    def __init__(self, host_keys: HostKeys) -> None:
+        self._host_keys = host_keys
+        self._files: dict[Path, KeyFile] = {}
+
+    def check(self, hop: Hop) -> None:
+        """Return when the files that the settings of a host and its jump hosts name may do.
+
+        What ssh passes over is passed over here: a broken file matters when there is nothing else to prove who the
+        host is, or who we are.
+
+        Raises:
+            UsageError: one is broken; `place` is file:line.
+        """
+        self.check_known_hosts(hop)
+        self.check_identities(hop)
+
+    def check_known_hosts(self, hop: Hop) -> None:
+        """See `check`."""
+        if hop.jump is not None:
+            self.check_known_hosts(hop.jump)
+        self._host_keys.check_files(hop)
+
+    def check_identities(self, hop: Hop) -> None:
+        """See `check`."""
+        if hop.jump is not None:
+            self.check_identities(hop.jump)
+        files = [self._inspect(path) for path in hop.identities]
+        broken = next((file for file in files if file.broken_line), None)
+        if broken is None or any(not file.is_missing and not file.broken_line for file in files):
+            return
+        if not keys.agent_has_keys(hop.agent):
+            place = f"{broken.path}:{broken.broken_line}"
+            reason = f"expected a private key, and there is no other one for {hop.name}"
+            raise UsageError(reason, place=place, hint="mend the key file, or name another one")
+
+    def _inspect(self, path: Path) -> KeyFile:
+        if path not in self._files:
+            self._files[path] = keys.inspect(path)
+        return self._files[path]
