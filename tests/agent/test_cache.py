@@ -91,8 +91,12 @@ def test_xdg_folders_are_used(account: Account, tmp_path: Path) -> None:
 # -- damage
 
 
+def damaged(content: bytes) -> bytes:
+    return content[:-1] + bytes([content[-1] ^ 1])
+
+
 def damage_archive(folder: Path) -> None:
-    (folder / "agent.z").write_bytes(bundle.build().content[:-1] + b"?")
+    (folder / "agent.z").write_bytes(damaged(bundle.build().content))
 
 
 def cut_archive(folder: Path) -> None:
@@ -244,7 +248,7 @@ def test_an_archive_that_is_cut_short_on_the_way_runs_nothing(account: Account) 
     line = stub.compose(bundle.build(), nonce, __version__, ("serve",), str(account.python))
     for content, words in (
         (bundle.build().content[:-1], [b"shell", b"need"]),
-        (bundle.build().content[:-1] + b"?", [b"shell", b"need", b"damaged"]),
+        (damaged(bundle.build().content), [b"shell", b"need", b"damaged"]),
     ):
         done = subprocess.run(
             ["/bin/sh", "-c", line], input=content, env=account.environment(), capture_output=True, check=False

@@ -43,9 +43,8 @@ class Shown:
         return [event for event in self.all if isinstance(event, Output | Gap)]
 
     def close(self) -> None:
-        self.watcher._spools.close()  # its process would end
-        assert self.watcher._journal is not None
-        for fd in (*self._pipes, self.watcher._journal):
+        self.watcher._close()
+        for fd in self._pipes:
             os.close(fd)
 
 

@@ -1,6 +1,7 @@
 """The few C library calls that the standard library lacks: prctl and inotify. Linux only; absent elsewhere."""
 
 import ctypes
+import errno
 import os
 
 PR_SET_PDEATHSIG = 1
@@ -22,6 +23,8 @@ def prctl(option: int, value: int) -> None:
 
 def inotify_open() -> int:
     """A non-blocking inotify descriptor. Raises OSError (limits, no such call)."""
+    if not hasattr(_libc, "inotify_init1"):
+        raise OSError(errno.ENOSYS, "no inotify on this system")
     fd = _libc.inotify_init1(IN_NONBLOCK | IN_CLOEXEC)
     if fd < 0:
         _raise("inotify_init1")

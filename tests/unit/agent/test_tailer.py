@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mnspawn_agent.posix.files.spool import last_lines
 from mnspawn_agent.posix.link import tailer
 from mnspawn_agent.posix.link.tailer import FollowedFile
 from mnspawn_agent.posix.link.wire import Wire
@@ -22,17 +23,14 @@ def opened(path: Path, content: bytes) -> FollowedFile:
 LINES = st.lists(st.sampled_from([b"\n", b"a", b"bcd\n", b"x" * 9]), max_size=30).map(b"".join)
 
 
-@given(content=LINES, count=st.integers(0, 12), block=st.integers(1, 20))
+@given(gone=LINES, content=LINES, count=st.integers(0, 12), block=st.integers(1, 20))
 def test_the_last_lines_begin_where_tail_says(
-    content: bytes, count: int, block: int, tmp_path_factory: pytest.TempPathFactory
+    gone: bytes, content: bytes, count: int, block: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    followed = opened(tmp_path_factory.getbasetemp() / "lines", content)
-    size, tailer.CHUNK = tailer.CHUNK, block
-    try:
-        start = followed.last_lines(count)
-    finally:
-        tailer.CHUNK = size
-        followed.close()
+    path = tmp_path_factory.getbasetemp() / "lines"
+    path.write_bytes(gone + content)
+    with path.open("rb") as file:
+        start = last_lines(file.fileno(), len(gone + content), count, len(gone), block) - len(gone)
     lines = content.split(b"\n")
     ended = [line + b"\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
     assert content[start:] == b"".join(ended[max(0, len(ended) - count) :] if count else [])

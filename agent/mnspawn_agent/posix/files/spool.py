@@ -18,6 +18,7 @@ FAR = 1 << 30  # bytes behind a file's end: a hole there says whether there can 
 CAP_STEP = 1 << 20  # bytes over the cap before the next hole
 POLL_INTERVAL = 0.05  # where inotify is not to be had
 TAIL_BYTES = 16384
+LINES_BLOCK = 65536  # bytes that are read at once when lines are counted from the end
 TAIL_LINES = 20
 
 
@@ -108,7 +109,7 @@ class Spools:
         self.inotify: Optional[int] = None
         try:
             self.inotify = libc.inotify_open()
-        except (OSError, AttributeError):
+        except OSError:
             pass  # polling does it: see poll_interval
 
     @property
@@ -241,3 +242,24 @@ def tail_of(path: str) -> List[str]:
     while finals and not finals[-1].strip():
         finals.pop()
     return finals[-TAIL_LINES:]
+
+
+def last_lines(fd: int, end: int, count: int, first: int = 0, block: int = LINES_BLOCK) -> int:
+    """Where the last `count` lines of a file begin, of the bytes from `first` to `end`; one may lack its newline."""
+    if not count or end <= first:
+        return end
+    needed = count + (os.pread(fd, 1, end - 1) == b"\n")  # newlines to pass, back to the one before the first line
+    position = end
+    while position > first:
+        start = max(first, position - block)
+        content = os.pread(fd, position - start, start)
+        at = len(content)
+        while needed:
+            at = content.rfind(b"\n", 0, at)
+            if at < 0:
+                break
+            needed -= 1
+        if not needed:
+            return start + at + 1
+        position = start
+    return first

@@ -6,15 +6,15 @@ has become shorter (truncation), it is read from its beginning.
 
 import glob
 import os
-import selectors
 import stat
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from ...protocol import channel, messages
+from ...protocol import messages
 from ...protocol.checks import MAX_FILES
-from ...protocol.version import PROTOCOL
 from .. import native
+from ..files.spool import last_lines
+from .loop import LinkServer
 from .wire import Wire
 
 CHUNK = 65536
@@ -80,33 +80,13 @@ class FollowedFile:
         own = os.fstat(self.fd)
         return (status.st_dev, status.st_ino) != (own.st_dev, own.st_ino)
 
-    def last_lines(self, count: int) -> int:
-        """Where the last `count` lines begin."""
-        end = position = self.size
-        needed = count + 1  # the newline before the first of them
-        if count and end and os.pread(self.fd, 1, end - 1) != b"\n":
-            needed -= 1  # the last one has no end yet
-        while position > 0 and count:
-            start = max(0, position - CHUNK)
-            block = os.pread(self.fd, position - start, start)
-            at = len(block)
-            while needed:
-                at = block.rfind(b"\n", 0, at)
-                if at < 0:
-                    break
-                needed -= 1
-            if not needed:
-                return start + at + 1
-            position = start
-        return position if count else end
-
     def close(self) -> None:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
 
-class Tailer:
+class Tailer(LinkServer):
     """Serves one controller over one wire, until that is gone.
 
     Args:
@@ -114,8 +94,7 @@ class Tailer:
     """
 
     def __init__(self, wire: Wire, hello: Dict[str, Any]) -> None:
-        self._wire = wire
-        self._channel = channel.Channel(time.monotonic())
+        super().__init__(wire, hello)
         self._wanted: Optional[Dict[str, Any]] = None
         self._resume: Dict[str, Tuple[int, int]] = {}  # by path: the inode and position that the controller has seen
         self._files: Dict[str, FollowedFile] = {}
@@ -125,69 +104,29 @@ class Tailer:
         self._is_first_glob = True
         self._has_more = False
         self._is_full = False
-        self._is_over = False
-        self._channel.send(messages.make(messages.HELLO, protocol=PROTOCOL, **hello))
-        self._channel.beat()
 
-    def run(self) -> int:
-        """Serve until the controller has seen enough or is gone."""
-        selector = selectors.DefaultSelector()
-        selector.register(self._wire.fd_in, selectors.EVENT_READ)
-        is_writing = False
-        while not self._is_over:
-            self._fill()
-            wants = bool(self._wire.pending)
-            if wants != is_writing:
-                is_writing = wants
-                if wants:
-                    selector.register(self._wire.fd_out, selectors.EVENT_WRITE)
-                else:
-                    selector.unregister(self._wire.fd_out)
-            for ready, _ in selector.select(self._timeout()):
-                if ready.fd == self._wire.fd_in:
-                    chunk = self._wire.read()
-                    if chunk is not None:
-                        self._channel.receive(chunk, time.monotonic())
-            self._channel.on_time(time.monotonic())
-            self._take_events()
-        selector.close()
+    def _take_request(self, message: Dict[str, Any]) -> None:
+        if message["type"] == messages.TAIL and self._wanted is None:
+            self._wanted = message
+            self._resume = {path: (inode, position) for path, inode, position in message["resume"]}
+
+    def _fill(self, now: float) -> None:
+        if self._wanted is None:
+            return
+        if now >= self._glob_at:
+            self._glob_at = now + GLOB_INTERVAL
+            self._look_for_files()
+        if now >= self._look_at or self._has_more:
+            self._look_at = now + LOOK_INTERVAL + LOOK_COST * len(self._files)
+            self._send_output()
+
+    def _deadlines(self, now: float) -> List[Optional[float]]:
+        can_go = self._has_more and self._wire.has_room and self._channel.output_allowance(STREAM) > 0
+        return [self._look_at if self._wanted is not None else None, now if can_go else None]
+
+    def _close(self) -> None:
         for followed in self._files.values():
             followed.close()
-        return 0
-
-    def _timeout(self) -> float:
-        now = time.monotonic()
-        limits = [self._channel.deadline or now]
-        if self._wanted is not None:
-            limits.append(self._look_at)
-        if self._has_more and self._wire.has_room and self._channel.output_allowance(STREAM):
-            limits.append(now)
-        return max(0.0, min(limits) - now)
-
-    def _take_events(self) -> None:
-        for event in self._channel.events():
-            if isinstance(event, channel.Lost):
-                self._is_over = True
-            elif isinstance(event, channel.Received):
-                kind = event.message.get("type")
-                if messages.problem_of(event.message) or kind == messages.FINISH:
-                    self._is_over = True
-                elif kind == messages.TAIL and self._wanted is None:
-                    self._wanted = event.message
-                    self._resume = {path: (inode, position) for path, inode, position in event.message["resume"]}
-
-    def _fill(self) -> None:
-        now = time.monotonic()
-        if self._wanted is not None:
-            if now >= self._glob_at:
-                self._glob_at = now + GLOB_INTERVAL
-                self._look_for_files()
-            if now >= self._look_at or self._has_more:
-                self._look_at = now + LOOK_INTERVAL + LOOK_COST * len(self._files)
-                self._send_output()
-        self._wire.pending += self._channel.data_to_send(now)
-        if not self._wire.flush():
-            self._is_over = True
 
     # -- files -----------------------------------------------------------------------------------------------------
     def _look_for_files(self) -> None:
@@ -220,7 +159,7 @@ class Tailer:
             followed.position = position if inode == followed.inode and position <= followed.size else 0
         elif self._is_first_glob:  # of one that comes later everything is new
             lines = self._wanted["lines"] if self._wanted is not None else None
-            followed.position = 0 if lines is None else followed.last_lines(lines)
+            followed.position = 0 if lines is None else last_lines(followed.fd, followed.size, lines)
         self._announce(followed)
 
     def _let_go(self) -> bool:
@@ -253,8 +192,7 @@ class Tailer:
             if chunk:
                 self._has_more = True
                 offset = followed.offset - len(chunk)
-                self._channel.send_output(followed.number, STREAM, offset, chunk, time.time())
-                self._wire.pending += self._channel.data_to_send(time.monotonic())
+                self._send_chunk(followed.number, STREAM, offset, chunk, time.time())
             else:
                 self._look_at_end(followed)
 

@@ -5,27 +5,26 @@ Reads the pod's folder only. So any number of people can look at a run at once, 
 
 import json
 import os
-import selectors
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from ...protocol import channel, messages
+from ...protocol import messages
 from ...protocol.checks import is_moment, is_time
-from ...protocol.version import PROTOCOL
 from .. import libc
 from ..files import rundir
 from ..files.marks import Marks
-from ..files.spool import STREAMS, Spool, Spools
+from ..files.spool import STREAMS, Spool, Spools, last_lines
 from ..run import reaper
+from .loop import LinkServer, Readers
 from .wire import Wire
 
 CHUNK = 131072
 LOOK_INTERVAL = 0.5  # seconds between looks whether the agent lives; news come by inotify
 POLL_INTERVAL = 0.05  # without inotify
-TAIL_BLOCK = 65536
+LINE_BLOCK = 65536  # bytes in which the next line's beginning is looked for
 
 
-class Watcher:
+class Watcher(LinkServer):
     """Serves one watching controller over one wire.
 
     Args:
@@ -34,14 +33,12 @@ class Watcher:
     """
 
     def __init__(self, wire: Wire, folder: str, plan: Dict[str, Any], hello: Dict[str, Any]) -> None:
-        self._wire = wire
+        super().__init__(wire, hello)
         self._folder = folder
         self._plan = plan
-        self._channel = channel.Channel(time.monotonic())
         self._journal: Optional[int] = None
         self._partial = b""
-        self._inotify: Optional[int] = None
-        self._watched: Set[str] = set()
+        self._inotify: Optional[int] = None  # of the journal
         self._wanted: Optional[Dict[str, Any]] = None
         self._spools = Spools()
         self._marks: Dict[Tuple[int, int], Marks] = {}
@@ -50,85 +47,13 @@ class Watcher:
         self._is_damaged = False  # a line of the journal, and that was said
         self._has_ended = False  # DONE or GONE was said
         self._has_caught_up = False
-        self._is_over = False
         self._look_at = 0.0
-        self._channel.send(messages.make(messages.HELLO, protocol=PROTOCOL, **hello))
-        self._channel.beat()
 
-    def run(self) -> int:
-        """Serve until the controller has seen enough or is gone."""
-        selector = selectors.DefaultSelector()
-        selector.register(self._wire.fd_in, selectors.EVENT_READ)
-        while not self._is_over:
-            self._fill()
-            key = selector.get_key(self._wire.fd_in)
-            if self._wire.fd_out == self._wire.fd_in:
-                mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._wire.pending else 0)
-                if key.events != mask:
-                    selector.modify(self._wire.fd_in, mask)
-            elif self._wire.pending and self._wire.fd_out not in selector.get_map():
-                selector.register(self._wire.fd_out, selectors.EVENT_WRITE)
-            elif not self._wire.pending and self._wire.fd_out in selector.get_map():
-                selector.unregister(self._wire.fd_out)
-            self._watch_files(selector)
-            for ready, _ in selector.select(self._timeout()):
-                if ready.fd == self._wire.fd_in:
-                    chunk = self._wire.read()
-                    if chunk is not None:
-                        self._channel.receive(chunk, time.monotonic())
-                elif ready.fd == self._inotify:
-                    os.read(ready.fd, 65536)
-                elif ready.fd == self._spools.inotify:
-                    self._spools.read_inotify()
-            self._channel.on_time(time.monotonic())
-            self._take_events()
-        selector.close()
-        return 0
+    def _take_request(self, message: Dict[str, Any]) -> None:
+        if message["type"] == messages.WATCH and self._wanted is None:
+            self._wanted = message
 
-    def _timeout(self) -> float:
-        now = time.monotonic()
-        limits = [self._look_at, self._channel.deadline or now]
-        if self._inotify is None or self._spools.inotify is None:
-            limits.append(now + POLL_INTERVAL)
-            self._spools.mark_all()
-        if self._wire.has_room and self._spools.can_go(self._channel.output_allowance):
-            limits.append(now)
-        return max(0.0, min(limits) - now)
-
-    def _watch_files(self, selector: selectors.BaseSelector) -> None:
-        if self._journal is not None and self._inotify is None and not self._watched:
-            self._watched.add(rundir.JOURNAL)
-            try:
-                self._inotify = libc.inotify_open()
-                libc.inotify_watch(self._inotify, os.path.join(self._folder, rundir.JOURNAL))
-                selector.register(self._inotify, selectors.EVENT_READ)
-            except OSError:
-                self._inotify = None  # then by polling
-        inotify = self._spools.inotify
-        if inotify is not None:
-            is_registered = inotify in selector.get_map()
-            if self._spools.has_more and is_registered:
-                selector.unregister(inotify)
-            elif not self._spools.has_more and not is_registered:
-                selector.register(inotify, selectors.EVENT_READ)
-
-    # -- what the controller says ----------------------------------------------------------------------------------
-    def _take_events(self) -> None:
-        for event in self._channel.events():
-            if isinstance(event, channel.Lost):
-                self._is_over = True
-            elif isinstance(event, channel.Received):
-                kind = event.message.get("type")
-                if messages.problem_of(event.message):
-                    self._is_over = True
-                elif kind == messages.WATCH and self._wanted is None:
-                    self._wanted = event.message
-                elif kind == messages.FINISH:
-                    self._is_over = True
-
-    # -- what the folder says --------------------------------------------------------------------------------------
-    def _fill(self) -> None:
-        now = time.monotonic()
+    def _fill(self, now: float) -> None:
         if self._wanted is not None:
             self._read_journal()
             if now >= self._look_at:
@@ -136,18 +61,43 @@ class Watcher:
                 self._look_for_agent()
             self._send_output()
             self._look_for_end()
-        self._wire.pending += self._channel.data_to_send(now)
-        if not self._wire.flush():
-            self._is_over = True
+
+    def _readers(self) -> Readers:
+        readers: Readers = {}
+        inotify = self._inotify
+        if inotify is not None:
+            readers[inotify] = lambda: os.read(inotify, 65536)
+        if self._spools.inotify is not None and not self._spools.has_more:
+            readers[self._spools.inotify] = self._spools.read_inotify
+        return readers
+
+    def _deadlines(self, now: float) -> List[Optional[float]]:
+        deadlines: List[Optional[float]] = [self._look_at]
+        if self._inotify is None or self._spools.inotify is None:
+            deadlines.append(now + POLL_INTERVAL)
+            self._spools.mark_all()
+        if self._wire.has_room and self._spools.can_go(self._channel.output_allowance):
+            deadlines.append(now)
+        return deadlines
+
+    # -- what the folder says --------------------------------------------------------------------------------------
+    def _open_journal(self) -> Optional[int]:
+        path = os.path.join(self._folder, rundir.JOURNAL)
+        try:
+            self._journal = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None  # nothing has happened yet
+        try:
+            self._inotify = libc.inotify_open()
+            libc.inotify_watch(self._inotify, path)
+        except OSError:
+            self._inotify = None  # then by polling
+        return self._journal
 
     def _read_journal(self) -> None:
-        if self._journal is None:
-            try:
-                self._journal = os.open(os.path.join(self._folder, rundir.JOURNAL), os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
-                return  # nothing has happened yet
-        while True:
-            block = os.read(self._journal, CHUNK)
+        journal = self._open_journal() if self._journal is None else self._journal
+        while journal is not None:
+            block = os.read(journal, CHUNK)
             if not block:
                 return
             lines = (self._partial + block).split(b"\n")
@@ -217,11 +167,10 @@ class Watcher:
             offset = marks.since(wanted["since"])
             start = spool.size if offset is None else max(start, _next_line(spool, offset))
         if wanted["tail"] is not None:
-            start = max(start, _last_lines(spool, wanted["tail"]))
+            start = max(start, last_lines(spool.fd, spool.size, wanted["tail"], spool.hole))
         return start
 
     def _send_output(self) -> None:
-        now = time.monotonic()
         has_times = self._wanted is not None and self._wanted["has_times"]
         while self._wire.has_room:
             found = self._spools.next_chunk(CHUNK, self._channel.output_allowance)
@@ -243,8 +192,7 @@ class Watcher:
                 if following is not None and following < offset + len(chunk):
                     chunk = chunk[: following - offset]
                     spool.offset = following
-            self._channel.send_output(spool.rank, spool.stream, offset, chunk, when)
-            self._wire.pending += self._channel.data_to_send(now)
+            self._send_chunk(spool.rank, spool.stream, offset, chunk, when)
 
     def _skip(self, spool: Spool, offset: int, end: int) -> None:
         spool.hole = self._marks[spool.rank, spool.stream].hole
@@ -275,6 +223,12 @@ class Watcher:
     def _has_unread(self) -> bool:
         return any(self._spools.get(rank, stream).offset < size for rank, stream, size in self._spools.sizes())  # type: ignore[union-attr]
 
+    def _close(self) -> None:
+        self._spools.close()
+        for fd in (self._journal, self._inotify):
+            if fd is not None:
+                os.close(fd)
+
 
 def _read(line: bytes) -> Tuple[Dict[str, Any], Optional[str]]:
     """A line of a journal, and what is wrong with it: a full disk cut it short, or another version wrote it."""
@@ -298,30 +252,6 @@ def _next_line(spool: Spool, offset: int) -> int:
     """The first line that begins at `offset` or behind it, so that no half line is shown."""
     if offset <= spool.hole:
         return spool.hole
-    block = os.pread(spool.fd, TAIL_BLOCK, offset - 1)
+    block = os.pread(spool.fd, LINE_BLOCK, offset - 1)
     newline = block.find(b"\n")
     return offset + newline if newline >= 0 else offset
-
-
-def _last_lines(spool: Spool, count: int) -> int:
-    """Where the last `count` lines begin."""
-    end = spool.size
-    if count <= 0:
-        return end
-    position, needed = end, count
-    is_last_block = True
-    while position > spool.hole:
-        start = max(spool.hole, position - TAIL_BLOCK)
-        block = os.pread(spool.fd, position - start, start)
-        if is_last_block and block.endswith(b"\n"):
-            needed += 1  # the newline that ends the last line
-        is_last_block = False
-        found = block.count(b"\n")
-        if found >= needed:
-            at = len(block)
-            for _ in range(needed):
-                at = block.rfind(b"\n", 0, at)
-            return start + at + 1
-        needed -= found
-        position = start
-    return spool.hole
