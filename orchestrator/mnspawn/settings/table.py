@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mnspawn.errors import UsageError
-from mnspawn.plan.contract import DEFAULT
+from mnspawn.plan.contract import DEFAULT, REGISTRY
 from mnspawn.plan.contract.ours import NAMES as CONTRACT_NAMES
 
 from . import file as settings_file
@@ -118,7 +118,7 @@ class Settings:
         None, values.network, "Processes", "CIDR|INTERFACE", "The network on which workers reach each other.")
     contract: tuple[str, ...] = _option(
         DEFAULT, values.contracts, "Processes", "LIST",
-        "What workers find in their environment: torch, paddle, jax, jax-address, tf, ompi, default, none.")
+        f"What workers find in their environment: {', '.join(REGISTRY)}, default.")
 
     env: tuple[tuple[str, str], ...] = _option(
         (), values.variables, "Environment", "NAME[=VALUE]|@FILE",

@@ -93,9 +93,20 @@ def _nothing_own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What one framework expects to find: `shared` holds for a pod's workers, `own` differs from rank to rank."""
+    """What one framework expects to find in its workers' environment.
+
+    Attributes:
+        shared: what is the same for all workers of a pod.
+        own: what differs from rank to rank.
+        watched: variables whose value in a host's own environment wins over this contract's default. The agent
+            reports those that mnspawn_agent/posix/host/facts.py lists.
+        scrubbed: variables that an outer launcher may have left in a host's environment. They are removed on every
+            host, whatever contracts are chosen; "*" ends a prefix.
+    """
 
     name: str
     summary: str
     shared: Callable[[Scene, Pod], Share] = _nothing_shared
     own: Callable[[Scene, Pod, Worker], dict[str, str]] = _nothing_own
+    watched: tuple[str, ...] = ()
+    scrubbed: tuple[str, ...] = ()

@@ -20,4 +20,9 @@ def _shared(scene: Scene, pod: Pod) -> Share:
     )
 
 
-INTERFACES = Contract("interfaces", "GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME unless set; with any framework", _shared)
+INTERFACES = Contract(
+    "interfaces",
+    "GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME unless set; with any framework",
+    _shared,
+    watched=("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"),
+)

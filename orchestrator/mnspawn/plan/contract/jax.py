@@ -24,5 +24,12 @@ def _cluster(scene: Scene, pod: Pod) -> Share:
     )
 
 
-JAX_ADDRESS = Contract("jax-address", "JAX_COORDINATOR_ADDRESS only", _coordinator)
-JAX = Contract("jax", "all that a bare jax.distributed.initialize() needs (imitates Open MPI)", _cluster, ompi.own)
+CONTRACTS = (
+    Contract("jax", "all that a bare jax.distributed.initialize() needs (imitates Open MPI)", _cluster, ompi.own),
+    Contract(
+        "jax-address",
+        "JAX_COORDINATOR_ADDRESS only",
+        _coordinator,
+        scrubbed=("JAX_COORDINATOR_*", "JAX_LOCAL_DEVICE_IDS", "JAX_PARTITION_INDEX"),
+    ),
+)

@@ -28,4 +28,8 @@ def own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
     }
 
 
-OMPI = Contract("ompi", "OMPI_COMM_WORLD_RANK, ... as Open MPI sets them; no MPI runtime", shared, own)
+CONTRACTS = (
+    Contract(
+        "ompi", "OMPI_COMM_WORLD_RANK, ... as Open MPI sets them; no MPI runtime", shared, own, scrubbed=("OMPI_*",)
+    ),
+)

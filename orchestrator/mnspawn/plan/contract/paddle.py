@@ -52,4 +52,15 @@ def _own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
     return env
 
 
-PADDLE = Contract("paddle", "PADDLE_TRAINER_ID, PADDLE_TRAINER_ENDPOINTS, ... as Paddle's launcher", _shared, _own)
+CONTRACTS = (
+    Contract(
+        "paddle",
+        "PADDLE_TRAINER_ID, PADDLE_TRAINER_ENDPOINTS, ... as Paddle's launcher",
+        _shared,
+        _own,
+        scrubbed=(
+            *("PADDLE_*", "POD_IP", "POD_NAME", "DISTRIBUTED_TRAINER_ENDPOINTS", "TRAINER_PORTS_NUM"),
+            *("TRAINER_IP_PORT_LIST", "FLAGS_selected_*", "FLAGS_START_PORT"),
+        ),
+    ),
+)

@@ -15,4 +15,4 @@ def _own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
     return {"TF_CONFIG": json.dumps(config, separators=(",", ":"))}
 
 
-TF = Contract("tf", "TF_CONFIG with every rank as a worker", own=_own)
+CONTRACTS = (Contract("tf", "TF_CONFIG with every rank as a worker", own=_own, scrubbed=("TF_CONFIG",)),)

@@ -46,4 +46,18 @@ def _own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
     return env
 
 
-TORCH = Contract("torch", "RANK, WORLD_SIZE, MASTER_ADDR, ... as torchrun sets them", _shared, _own)
+CONTRACTS = (
+    Contract(
+        "torch",
+        "RANK, WORLD_SIZE, MASTER_ADDR, ... as torchrun sets them",
+        _shared,
+        _own,
+        watched=("ACCELERATE_USE_CPU", "OMP_NUM_THREADS", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
+        scrubbed=(
+            *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK"),
+            *("ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_*"),
+            *("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_*", "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_RDZV_ID"),
+            "PET_STANDALONE",
+        ),
+    ),
+)
