@@ -19,7 +19,7 @@ from mnspawn.bootstrap import bundle, stub
 from mnspawn.bootstrap.stub import Handshake
 from mnspawn.core.session import Drained, Hello, HostSession, Output, Prepared, Refused, SessionEvent, Speaker
 from mnspawn.engine.request import RunRequest
-from mnspawn.engine.run.prepare import Preparation, load_cargo, start_message
+from mnspawn.engine.run.prepare import Preparation, load_files, start_message
 from mnspawn.plan.launch_plan import Program
 from mnspawn_agent.protocol import messages
 from mnspawn_inventory import Host
@@ -229,7 +229,7 @@ class Live:
             }
         )
         self._preparation = Preparation(self._request, run, (host,), (hello,))
-        self.session.send(self._preparation.message(0, load_cargo(self._request)))
+        self.session.send(self._preparation.message(0, load_files(self._request)))
         self._flush()
         self.before_answer()
         answer = self.until(lambda event: isinstance(event, Prepared | Refused))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mnspawn.plan.contract import DEFAULT
-from mnspawn.plan.launch_plan import Ground, LaunchPlan, LaunchSpec, Program, build
+from mnspawn.plan.launch_plan import HostContext, LaunchPlan, LaunchSpec, Program, build
 from mnspawn.plan.layout import Site, assign
 from tests.support import PATIENCE, Controller, Finished
 
@@ -34,8 +34,8 @@ class Ranks:
     def plan(self, python: Path, program: Program, contracts: Sequence[str] = DEFAULT, count: int = 2) -> LaunchPlan:
         with free_ports(count + 2) as ports:
             layout = assign([Site("here", "127.0.0.1", "lo", tuple(ports[2:]))], ports[0], ports[1])
-        ground = Ground(str(python), str(self.folder), str(self.folder))
-        return build(LaunchSpec("r1", program, contracts=tuple(contracts)), layout, [ground])
+        context = HostContext(str(python), str(self.folder), str(self.folder))
+        return build(LaunchSpec("r1", program, contracts=tuple(contracts)), layout, [context])
 
     def run(self, plan: LaunchPlan) -> list[Finished]:
         """Run all ranks at once, to their ends."""

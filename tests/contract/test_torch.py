@@ -4,7 +4,7 @@ from collections.abc import Sequence
 import pytest
 
 from mnspawn.plan.contract import SCRUBBED, advice
-from mnspawn.plan.launch_plan import Ground, LaunchSpec, Program, build
+from mnspawn.plan.launch_plan import HostContext, LaunchSpec, Program, build
 from mnspawn.plan.layout import Layout, Site, assign
 from tests.contract.worked_example import SCRIPT, cluster, environments, table
 
@@ -69,8 +69,8 @@ def one_each(addresses: Sequence[str] = ("10.0.0.1", "10.0.0.2")) -> Layout:
 def told(program: Program, layout: Layout | None = None, **env: str) -> list[tuple[str | None, ...]]:
     """What torchrun reads on each host."""
     chosen = layout or one_each()
-    grounds = [Ground("python3", "/runs", "/home/u") for _ in chosen.pods]
-    plan = build(LaunchSpec("r1", program, env=tuple(env.items())), chosen, grounds)
+    contexts = [HostContext("python3", "/runs", "/home/u") for _ in chosen.pods]
+    plan = build(LaunchSpec("r1", program, env=tuple(env.items())), chosen, contexts)
     return table([pod.env | worker.env for pod in plan.pods for worker in pod.workers], *PET)
 
 
@@ -155,8 +155,8 @@ def test_accelerate_uses_cpus_where_there_is_nothing_else() -> None:
 
 
 def test_an_error_file_of_the_users_own_stays() -> None:
-    grounds = [Ground("python3", "/runs", "/home/u", host_env=(("TORCHELASTIC_ERROR_FILE", "/mine"),))]
-    plan = build(LaunchSpec("r1", SCRIPT), one_each(["10.0.0.1"]), grounds)
+    contexts = [HostContext("python3", "/runs", "/home/u", host_env=(("TORCHELASTIC_ERROR_FILE", "/mine"),))]
+    plan = build(LaunchSpec("r1", SCRIPT), one_each(["10.0.0.1"]), contexts)
     (pod,) = plan.pods
     assert (pod.env | pod.workers[0].env)["TORCHELASTIC_ERROR_FILE"] == "/mine"
 

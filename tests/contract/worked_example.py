@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mnspawn.plan.contract import DEFAULT
-from mnspawn.plan.launch_plan import Ground, LaunchSpec, Program, build
+from mnspawn.plan.launch_plan import HostContext, LaunchSpec, Program, build
 from mnspawn.plan.layout import Layout, Site, assign
 
 SCRIPT = Program("script", "train.py")
@@ -21,8 +21,8 @@ def cluster(kind: str = "cpu", addresses: Sequence[str] = ("10.0.0.1", "10.0.0.2
 
 def environments(layout: Layout, contracts: Sequence[str] = DEFAULT) -> list[dict[str, str]]:
     """What each rank is given, in rank order."""
-    grounds = [Ground("python3", f"/runs/r1/{pod.node_rank}", "/home/u") for pod in layout.pods]
-    plan = build(LaunchSpec("r1", SCRIPT, contracts=tuple(contracts)), layout, grounds)
+    contexts = [HostContext("python3", f"/runs/r1/{pod.node_rank}", "/home/u") for pod in layout.pods]
+    plan = build(LaunchSpec("r1", SCRIPT, contracts=tuple(contracts)), layout, contexts)
     return [pod.env | worker.env for pod in plan.pods for worker in pod.workers]
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from mnspawn.core.pods import Pod, PodStatus, tellers
+from mnspawn.core.pods import Pod, PodStatus, sources_of
 from mnspawn.engine.look.ask import Answer
-from mnspawn.engine.look.view import Sight, ViewOptions
+from mnspawn.engine.look.view import ViewOptions, ViewResult
 from mnspawn.engine.registry import KnownRun
 from mnspawn.engine.request import Listener, RunRequest
 from mnspawn.engine.run.control import Control
@@ -23,8 +23,8 @@ __all__ = [
     "Pod",
     "PodStatus",
     "RunRequest",
-    "Sight",
     "ViewOptions",
+    "ViewResult",
     "ask",
     "find_runs",
     "plan",
@@ -57,7 +57,7 @@ async def plan(request: RunRequest, listeners: Sequence[Listener] = ()) -> Launc
     return outcome
 
 
-async def view(known: KnownRun, listeners: Sequence[Listener], options: ViewOptions) -> Sight:
+async def view(known: KnownRun, listeners: Sequence[Listener], options: ViewOptions) -> ViewResult:
     """Look at a run that was started before: its past, its output, its end; in charge of it or not."""
     from mnspawn.engine.look.watching import View
 
@@ -96,7 +96,7 @@ async def find_runs(
     silent = [hosts[answer.index] for answer in answers if answer.error is not None]
     runs = []
     for told_by in pods.values():
-        chosen = tellers([(host.name, pod) for pod, host in told_by])
+        chosen = sources_of([(host.name, pod) for pod, host in told_by])
         found = {node_rank: told_by[position] for node_rank, position in chosen.items()}
         told = [found[node_rank][0] for node_rank in sorted(found)]
         places = {node_rank: host for node_rank, (_, host) in found.items()}

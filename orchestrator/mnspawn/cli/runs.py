@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from mnspawn.api import runs as api
-from mnspawn.api.runs import KnownRun, Listener, Sight, ViewOptions
+from mnspawn.api.runs import KnownRun, Listener, ViewOptions, ViewResult
 from mnspawn.engine.registry import Registry, default_root, pick
 from mnspawn.errors import HostError, HostsUnusable, UsageError
 from mnspawn.events import Event, Stream
@@ -156,7 +156,7 @@ def look(
     *,
     reader: int | None = None,
     is_refused: Callable[[], bool] | None = None,
-) -> Sight | None:
+) -> ViewResult | None:
     """Look at a run; None when nobody takes the output any more. An end that is seen is remembered on this machine.
 
     Arguments:
@@ -164,7 +164,7 @@ def look(
     """
     view = api.view(known, listeners, options)
     looking = view if reader is None else until_nobody_reads(view, reader, is_refused)
-    sight: Sight | None = asyncio.run(closing(looking, listeners))
+    sight: ViewResult | None = asyncio.run(closing(looking, listeners))
     if sight is not None and sight.has_ended:
         remember_end(known, sight.report, is_better=options.is_in_charge)
     return sight

@@ -189,10 +189,10 @@ def _own_name(host: str, own: OwnName) -> Iterator[Finding]:
 def _devices(view: survey.HostView) -> Iterator[Finding]:
     problem = view.facts.device_problem
     try:
-        sight = survey.look(view)
+        found = survey.view_devices(view)
     except survey.Unfit as exc:
         yield Finding(view.name, "devices", str(exc), "correct the devices in the inventory")
-        sight = None
+        found = None
     if problem:
         is_note = view.facts.is_device_doubtful
         message = f"there {'may be' if is_note else 'are'} accelerators that can't be used ({problem})"
@@ -200,8 +200,8 @@ def _devices(view: survey.HostView) -> Iterator[Finding]:
         if view.facts.lost_devices:
             hint = "look with nvidia-smi and dmesg on the host; most lost devices need a reset of the host"
         yield Finding(view.name, "devices", message, hint, is_note=is_note)
-    if sight is not None and sight.list_problem:
-        yield Finding(view.name, "devices", sight.list_problem, "correct the variable where the host sets it")
+    if found is not None and found.list_problem:
+        yield Finding(view.name, "devices", found.list_problem, "correct the variable where the host sets it")
 
 
 def _is_loopback(address: str) -> bool:

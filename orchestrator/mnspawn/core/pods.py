@@ -26,7 +26,7 @@ MOST_PODS = 1 << 20  # folders on one host: an answer has no room for more
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class RankStatus:
     """A rank as a pod's status has it; `code` is None for one that was not started."""
 
     rank: int
@@ -45,11 +45,11 @@ class PodStatus:
 
     state: str
     stop: str | None
-    workers: tuple[Trained, ...]
+    workers: tuple[RankStatus, ...]
 
     @classmethod
     def read(cls, said: Reader) -> Self:
-        workers = said.items("trainers", MAX_RANKS, lambda one: Trained.read(one.part("item")))
+        workers = said.items("trainers", MAX_RANKS, lambda one: RankStatus.read(one.part("item")))
         return cls(said.text("state"), said.text("stop") if said.has_value("stop") else None, workers)
 
 
@@ -100,7 +100,7 @@ class Pod:
         )
 
 
-def tellers(told: Sequence[tuple[str, Pod]]) -> dict[int, int]:
+def sources_of(told: Sequence[tuple[str, Pod]]) -> dict[int, int]:
     """Whom to ask about each pod of one run, where hosts share their folders: two ways to one account of one machine.
 
     Args:
@@ -177,7 +177,7 @@ def _pids(said: Reader, name: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Obeyed:
+class OrderAnswer:
     """What came of an order to a pod's agent.
 
     Attributes:
@@ -202,7 +202,7 @@ class Obeyed:
         )
 
 
-Content = Pods | tuple[Cleaned, ...] | Obeyed
+Content = Pods | tuple[Cleaned, ...] | OrderAnswer
 
 
 def read(mode: str, said: object) -> Content:
@@ -215,4 +215,4 @@ def read(mode: str, said: object) -> Content:
         return Pods.read(said)
     if mode == "clean":
         return Reader({"actions": said}).items("actions", MOST_PODS, lambda one: Cleaned.read(one.part("item")))
-    return Obeyed.read(said)
+    return OrderAnswer.read(said)

@@ -20,7 +20,7 @@ def peers_of(prober: int, count: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
+class FailedProbe:
     """A host that another one does not reach."""
 
     prober: int
@@ -38,8 +38,8 @@ class Fault:
     """
 
     host: int
-    unreached_by: tuple[Miss, ...]
-    not_reaching: tuple[Miss, ...]
+    unreached_by: tuple[FailedProbe, ...]
+    not_reaching: tuple[FailedProbe, ...]
 
 
 def choose(
@@ -65,23 +65,23 @@ def choose(
     return best
 
 
-def attribute(misses: Sequence[Miss]) -> list[Fault]:
-    """The fewest hosts that explain every miss: one that is cut off is at fault, not all that can't reach it.
+def attribute(failures: Sequence[FailedProbe]) -> list[Fault]:
+    """The fewest hosts that explain every failure: one that is cut off is at fault, not all that can't reach it.
 
     Of two hosts with equally many, the one that others fail to reach; else the later one, as the first leads the run.
     """
-    left = list(misses)
+    left = list(failures)
     faults = []
     while left:
         weight: Counter[int] = Counter()
         as_target: Counter[int] = Counter()
-        for miss in left:
-            weight[miss.prober] += 1
-            weight[miss.target] += 1
-            as_target[miss.target] += 1
+        for failure in left:
+            weight[failure.prober] += 1
+            weight[failure.target] += 1
+            as_target[failure.target] += 1
         host = max(weight, key=lambda one: (weight[one], as_target[one], one))
-        unreached_by = tuple(miss for miss in left if miss.target == host)
-        not_reaching = tuple(miss for miss in left if miss.prober == host)
+        unreached_by = tuple(failure for failure in left if failure.target == host)
+        not_reaching = tuple(failure for failure in left if failure.prober == host)
         faults.append(Fault(host, unreached_by, not_reaching))
-        left = [miss for miss in left if host not in (miss.prober, miss.target)]
+        left = [failure for failure in left if host not in (failure.prober, failure.target)]
     return sorted(faults, key=lambda fault: fault.host)

@@ -252,32 +252,32 @@ class RunMachine:
         lost_at: float,
         is_clean: bool,
         now: float,
-        undead: Sequence[tuple[int, str]] = (),
+        survivors: Sequence[tuple[int, str]] = (),
     ) -> None:
         """No link will come back.
 
         Args:
             lost_at: when the last sign of life came.
             is_clean: it was seen that nothing of the run is left there.
-            undead: (pid, reason) of what would not die.
+            survivors: (pid, reason) of what would not die.
         """
         entry = self._hosts[host]
         if host not in self._unsettled:
             return
         self._unsettled.discard(host)
         entry.lost, entry.lost_at, entry.is_confirmed = reason, lost_at, is_clean
-        if undead:
-            entry.leftovers, entry.reasons = tuple(pid for pid, _ in undead), tuple(why for _, why in undead)
+        if survivors:
+            entry.leftovers, entry.reasons = tuple(pid for pid, _ in survivors), tuple(why for _, why in survivors)
         self._patience.forget(host)
         if self.state in (R.CONNECTING, R.PREPARING):
             self.give_up(now, ExitStatus.HOST_UNUSABLE, f"{entry.name}: {reason}")
             return
         if entry.is_done:
             entry.is_confirmed = not entry.leftovers  # the proof had come, only output is missing
-        self.condemn(host, reason, lost_at, now)
+        self.announce_loss(host, reason, lost_at, now)
         self._look_for_end(now)
 
-    def condemn(self, host: int, reason: str, lost_at: float, now: float) -> None:
+    def announce_loss(self, host: int, reason: str, lost_at: float, now: float) -> None:
         """The host will be told as lost once it is known what is left there; the others are stopped at once."""
         name = self._hosts[host].name
         if self.state in (R.STARTING, R.RUNNING, R.STOPPING):

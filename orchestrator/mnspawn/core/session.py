@@ -31,7 +31,7 @@ from .agent_events import (
     StopAsked,
 )
 from .facts import HostFacts, Nonsense
-from .sense import Sense, Speaker
+from .message_check import MessageCheck, Speaker
 
 __all__ = [
     "STREAMS",
@@ -84,7 +84,7 @@ class HostSession:
         offsets: Mapping[tuple[int, int], int] | None = None,
         speaker: Speaker = Speaker.AGENT,
     ) -> None:
-        self._sense = Sense(speaker)
+        self._check = MessageCheck(speaker)
         self._channel = channel.Channel(now, silence_limit)
         self.window = window
         self._owed = 0
@@ -101,7 +101,7 @@ class HostSession:
 
     def expect(self, ranks: Iterable[int]) -> None:
         """Which ranks the host has; PREPARE says it, too."""
-        self._sense.expect(ranks)
+        self._check.expect(ranks)
 
     # -- the wire --------------------------------------------------------------------------------------------------
     @property
@@ -148,17 +148,17 @@ class HostSession:
         if self._clock_offset is None:
             self._clock_offset = self._channel.clock_offset
         self._channel = channel.Channel(now, self._silence_limit)
-        self._sense.replay()
+        self._check.replay()
         self._heard = now
         self._owed = 0
-        for rank in self._sense.ranks:
+        for rank in self._check.ranks:
             for stream in STREAMS:
                 self._next.setdefault((rank, stream), 0)
         self._channel.grant(self.window)
 
     # -- what we say -----------------------------------------------------------------------------------------------
     def send(self, message: dict[str, Any]) -> None:
-        self._sense.we_said(message)
+        self._check.we_said(message)
         self._channel.send(message)
 
     def send_blob(self, blob: int, offset: int, chunk: bytes) -> None:
@@ -196,9 +196,9 @@ class HostSession:
             problem = None
             match event:
                 case channel.Received(message):
-                    problem = self._sense.problem_of(message) or self._take_message(message)
+                    problem = self._check.problem_of(message) or self._take_message(message)
                 case channel.OutputChunk():
-                    problem = self._sense.problem_of_output(event.rank)
+                    problem = self._check.problem_of_output(event.rank)
                     if problem is None:
                         self._take_output(event)
                 case channel.Lost(kind, detail):
@@ -234,7 +234,7 @@ class HostSession:
             case {"type": messages.HELLO, "protocol": version, "facts": facts, "cached": cached}:
                 if version != PROTOCOL:
                     self._events.append(Refused((f"expected protocol {PROTOCOL}, found {version}",)))
-                elif self._sense.speaker is Speaker.AGENT:
+                elif self._check.speaker is Speaker.AGENT:
                     self._events.append(Hello(HostFacts.read(facts), cached))
             case {"type": messages.NEED, "blobs": blobs}:
                 self._events.append(Need(tuple(blobs)))

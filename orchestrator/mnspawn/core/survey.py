@@ -68,7 +68,7 @@ class DevicesUnusable(Unfit):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class DeviceView:
     """What a host's workers see of its accelerators.
 
     Attributes:
@@ -92,10 +92,10 @@ def visible_devices(view: HostView) -> tuple[int, ...]:
     Raises:
         Unfit: a device was chosen, in the inventory or by --hosts, that the host does not have.
     """
-    return look(view).usable
+    return view_devices(view).usable
 
 
-def look(view: HostView) -> Sight:
+def view_devices(view: HostView) -> DeviceView:
     """Which accelerators workers may use, and what is wrong with others.
 
     Raises:
@@ -128,13 +128,13 @@ def look(view: HostView) -> Sight:
     if not count and facts.device_problem and not hidden:
         problem, is_certain = facts.device_problem, not facts.is_device_doubtful
     usable = tuple(at for at in chosen if seen[at] not in lost)
-    return Sight(usable, "; ".join(filter(None, [*reasons, problem])), hidden, is_certain, list_problem)
+    return DeviceView(usable, "; ".join(filter(None, [*reasons, problem])), hidden, is_certain, list_problem)
 
 
 def may_have_accelerators(view: HostView) -> bool:
     """Whether a program may find some, whatever workers are given, also of vendors whose devices are not counted."""
-    sight = look(replace(view, devices=None))
-    return bool(view.facts.accelerator_nodes or sight.usable or (sight.problem and sight.is_certain))
+    found = view_devices(replace(view, devices=None))
+    return bool(view.facts.accelerator_nodes or found.usable or (found.problem and found.is_certain))
 
 
 def count_workers(view: HostView, nproc: int | str | None) -> int:
@@ -152,12 +152,12 @@ def count_workers(view: HostView, nproc: int | str | None) -> int:
         return view.slots
     if nproc == "cpu":
         return view.facts.cpus
-    sight = look(view)
-    if sight.usable:
-        return len(sight.usable)
+    found = view_devices(view)
+    if found.usable:
+        return len(found.usable)
     if nproc == "gpu":
-        hidden = f"{sight.hidden} hides all" if sight.hidden else "no accelerator found"
-        raise Unfit(f"expected a GPU for --nproc-per-node gpu: {sight.problem or hidden}")
+        hidden = f"{found.hidden} hides all" if found.hidden else "no accelerator found"
+        raise Unfit(f"expected a GPU for --nproc-per-node gpu: {found.problem or hidden}")
     return view.facts.cpus
 
 
@@ -180,23 +180,23 @@ def check_share(view: HostView, share: Share) -> None:
     Raises:
         DevicesUnusable: there are fewer accelerators than workers, because some can't be used.
     """
-    sight = look(view)
-    if share.is_asked or share.count <= len(share.devices) or not sight.problem or not sight.is_certain:
+    seen = view_devices(view)
+    if share.is_asked or share.count <= len(share.devices) or not seen.problem or not seen.is_certain:
         return
-    found = f"expected an accelerator for each of {share.count} ranks, found {len(sight.usable)}"
-    raise DevicesUnusable(f"{found if sight.usable else 'no accelerator can be used'}: {sight.problem}")
+    found = f"expected an accelerator for each of {share.count} ranks, found {len(seen.usable)}"
+    raise DevicesUnusable(f"{found if seen.usable else 'no accelerator can be used'}: {seen.problem}")
 
 
 def remark_on(view: HostView, share: Share) -> str | None:
     """What a user should know of the accelerators that a host's share does without, if anything."""
-    sight = look(view)
+    found = view_devices(view)
     if share.is_asked:
         return None
     if share.count <= len(share.devices):
-        return f"{sight.problem}; {len(sight.usable)} can be used" if sight.problem else None
-    reason = sight.problem or (f"{sight.hidden} hides all accelerators" if sight.hidden else "")
-    if not reason and sight.usable:
-        reason = f"{share.count} ranks for {len(sight.usable)} accelerators"
+        return f"{found.problem}; {len(found.usable)} can be used" if found.problem else None
+    reason = found.problem or (f"{found.hidden} hides all accelerators" if found.hidden else "")
+    if not reason and found.usable:
+        reason = f"{share.count} ranks for {len(found.usable)} accelerators"
     return f"{reason}: ranks are given none" if reason else None
 
 

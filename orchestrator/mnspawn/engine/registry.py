@@ -172,7 +172,7 @@ class Registry:
 
     # -- who looks after a run -------------------------------------------------------------------------------------
     @contextlib.contextmanager
-    def tended(self, run: str) -> Iterator[bool]:
+    def hold(self, run: str) -> Iterator[bool]:
         """Be the one who looks after a run; False when another one on this machine does already."""
         folder = self._make(run)
         fd = os.open(folder / "tender", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -188,7 +188,7 @@ class Registry:
         finally:
             os.close(fd)
 
-    def tender(self, run: str) -> int | None:
+    def holder(self, run: str) -> int | None:
         """The pid of the controller or keeper that looks after a run; None when nobody does."""
         try:
             fd = os.open(self._secure(run) / "tender", os.O_RDWR | os.O_CLOEXEC)
@@ -247,7 +247,7 @@ class Registry:
         except OSError:
             return  # it can't be read, or is not ours alone: whoever uses it is told
         for run in [*runs[KEEP:], *self._unborn(set(runs))]:
-            if self.tender(run) is None:
+            if self.holder(run) is None:
                 self.forget(run)
 
     def _unborn(self, runs: set[str]) -> Iterator[str]:

@@ -75,7 +75,7 @@ class LaunchSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class HostContext:
     """What one host said of itself in HELLO and PREPARED, as far as the plan needs it.
 
     Attributes:
@@ -179,11 +179,11 @@ class LaunchPlan:
         }
 
 
-def build(spec: LaunchSpec, layout: Layout, grounds: Sequence[Ground]) -> LaunchPlan:
+def build(spec: LaunchSpec, layout: Layout, contexts: Sequence[HostContext]) -> LaunchPlan:
     """Complete the plan of a run: argv and environment of every rank.
 
     Args:
-        grounds: one per pod, in the order of `layout.pods`.
+        contexts: one per pod, in the order of `layout.pods`.
 
     Raises:
         UsageError: an unknown contract; a variable or an argument that no process can be given.
@@ -193,11 +193,11 @@ def build(spec: LaunchSpec, layout: Layout, grounds: Sequence[Ground]) -> Launch
     for position, argument in enumerate((spec.program.target, *spec.program.args)):
         _check_string(argument, f"argument {position} of the program" if position else "program")
     _check_total((spec.program.target, *spec.program.args), given)
-    scene = contract.depict(
+    facts = contract.facts_of(
         spec.run,
         layout,
-        tuple(ground.run_dir for ground in grounds),
-        tuple(_given_on(pod, ground, given) for pod, ground in zip(layout.pods, grounds, strict=True)),
+        tuple(context.run_dir for context in contexts),
+        tuple(_given_on(pod, context, given) for pod, context in zip(layout.pods, contexts, strict=True)),
         (spec.program.target, *spec.program.args),
         attempt=spec.attempt,
         max_restarts=spec.max_restarts,
@@ -205,37 +205,37 @@ def build(spec: LaunchSpec, layout: Layout, grounds: Sequence[Ground]) -> Launch
     unset = contract.SCRUBBED if spec.keep_proxy else (*contract.SCRUBBED, *contract.PROXIES)
     found: dict[overruled.Overruled, None] = {}
     pods = tuple(
-        _plan_pod(spec, scene, contracts, pod, ground, unset, found)
-        for pod, ground in zip(layout.pods, grounds, strict=True)
+        _plan_pod(spec, facts, contracts, pod, context, unset, found)
+        for pod, context in zip(layout.pods, contexts, strict=True)
     )
     return LaunchPlan(spec.run, layout, pods, overruled.notes(found))
 
 
-def _given_on(pod: Pod, ground: Ground, given: dict[str, str]) -> dict[str, str]:
+def _given_on(pod: Pod, context: HostContext, given: dict[str, str]) -> dict[str, str]:
     """The user's variables of one host, from weak to strong."""
     env: dict[str, str] = {name: value for name, value in given.items() if isinstance(value, Forwarded)}
-    env |= _checked(ground.host_env, f"{pod.host}: inventory variable")
+    env |= _checked(context.host_env, f"{pod.host}: inventory variable")
     env |= {name: value for name, value in given.items() if not isinstance(value, Forwarded)}
     return env
 
 
 def _plan_pod(
     spec: LaunchSpec,
-    scene: contract.Scene,
+    facts: contract.RunFacts,
     contracts: tuple[contract.Contract, ...],
     pod: Pod,
-    ground: Ground,
+    context: HostContext,
     unset: tuple[str, ...],
     found: dict[overruled.Overruled, None],
 ) -> PodPlan:
-    shares = [chosen.shared(scene, pod) for chosen in contracts]
+    shares = [chosen.shared(facts, pod) for chosen in contracts]
     defaults: dict[str, str] = {}
     if spec.program.kind == "command":
         defaults["PYTHONUNBUFFERED"] = "1"  # what -u does for scripts: output comes when it is written
     for share in shares:
         defaults |= share.defaults
-    env = {name: value for name, value in defaults.items() if name not in ground.environ}
-    given, on_host = dict(spec.env), scene.given[pod.node_rank]
+    env = {name: value for name, value in defaults.items() if name not in context.environ}
+    given, on_host = dict(spec.env), facts.given[pod.node_rank]
     env |= on_host
     for chosen, share in zip(contracts, shares, strict=True):
         env |= _checked(share.env.items(), f"{pod.host}: contract")
@@ -244,26 +244,26 @@ def _plan_pod(
     for worker in pod.workers:
         own: dict[str, str] = {}
         for chosen in contracts:
-            variables = _checked(chosen.own(scene, pod, worker).items(), f"{pod.host}: contract {chosen.name}")
+            variables = _checked(chosen.own(facts, pod, worker).items(), f"{pod.host}: contract {chosen.name}")
             found |= dict.fromkeys(overruled.find(variables, given, on_host, pod.host, chosen.name))
             own |= variables
         workers.append(WorkerPlan(worker.rank, worker.local_rank, own))
     files = tuple(file for share in shares for file in share.files)
-    argv = _argv(spec.program, ground)
-    secrets = ground.secrets | {name for name, value in given.items() if isinstance(value, FromFile)}
-    prelude = ground.prelude
+    argv = _argv(spec.program, context)
+    secrets = context.secrets | {name for name, value in given.items() if isinstance(value, FromFile)}
+    prelude = context.prelude
     if prelude is not None:
         _check_string(f"{'-' * PRELUDE_NAME}{prelude}", f"{pod.host}: prelude")
-    return PodPlan(pod.node_rank, pod.host, ground.workdir, unset, argv, env, files, tuple(workers), secrets, prelude)
+    return PodPlan(pod.node_rank, pod.host, context.workdir, unset, argv, env, files, tuple(workers), secrets, prelude)
 
 
-def _argv(program: Program, ground: Ground) -> tuple[str, ...]:
+def _argv(program: Program, context: HostContext) -> tuple[str, ...]:
     if program.kind == "script":
-        return (ground.python, "-u", ground.script or program.target, *program.args)
+        return (context.python, "-u", context.script or program.target, *program.args)
     if program.kind == "module":
-        return (ground.python, "-u", "-m", program.target, *program.args)
+        return (context.python, "-u", "-m", program.target, *program.args)
     if program.kind == "function":
-        return (ground.python, "-u", f"{ground.run_dir.rstrip('/')}/{FUNCTION_RUNNER}", *program.args)
+        return (context.python, "-u", f"{context.run_dir.rstrip('/')}/{FUNCTION_RUNNER}", *program.args)
     return (program.target, *program.args)
 
 

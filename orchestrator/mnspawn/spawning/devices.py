@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from mnspawn.core.survey import VISIBLE, HostView, Share, Unfit, count_workers, look
+from mnspawn.core.survey import VISIBLE, HostView, Share, Unfit, count_workers, view_devices
 from mnspawn.errors import PlanRefused
 
 from .errors import DeviceError, OptionError
@@ -50,12 +50,12 @@ def any_devices(nprocs: int, views: Sequence[HostView]) -> list[Share]:
     shares, unfit = [], []
     for view in views:
         try:
-            sight = look(view)
+            devices = view_devices(view)
         except Unfit as exc:
             unfit.append((view.name, str(exc)))
         else:
-            is_quiet = not sight.problem
-            shares.append(Share(nprocs, sight.usable, view.facts.device_kind if sight.usable else "cpu", is_quiet))
+            is_quiet = not devices.problem
+            shares.append(Share(nprocs, devices.usable, view.facts.device_kind if devices.usable else "cpu", is_quiet))
     if unfit:
         raise PlanRefused(unfit)
     return shares
@@ -78,14 +78,14 @@ def _share(nprocs: int, backend: str, selected: tuple[str, ...], view: HostView)
     has = view.facts.device_kind
     if backend == "gloo":
         return Share(_cpu_count(view) if nprocs == -1 else nprocs, is_asked=True)
-    sight = look(view)
-    is_lost = bool(sight.problem) and sight.is_certain
+    devices = view_devices(view)
+    is_lost = bool(devices.problem) and devices.is_certain
     wanted = KIND_OF.get(backend, "gpu" if backend == "auto" and has == "cpu" else has)
     if backend == "auto" and has == "cpu" and not selected and not is_lost:
         return Share(_cpu_count(view) if nprocs == -1 else nprocs)
     if backend == "xccl" and has in ("cpu", "gpu", "xpu"):
         raise DeviceError(f"{view.name}: expected a custom device for backend xccl, found {has}")
-    positions = sight.usable if wanted == has else ()
+    positions = devices.usable if wanted == has else ()
     variable = VISIBLE.get(wanted, f"FLAGS_selected_{wanted}s")
     if selected:
         check_selected(f"{wanted}s", selected, nprocs)
@@ -95,7 +95,7 @@ def _share(nprocs: int, backend: str, selected: tuple[str, ...], view: HostView)
     else:
         count = nprocs
     if len(positions) < count:
-        more = f" {sight.problem}; backend='gloo' uses none." if sight.problem else ""
+        more = f" {devices.problem}; backend='gloo' uses none." if devices.problem else ""
         raise DeviceError(
             f"{view.name}: the number of visible devices({len(positions)}) is less than the number of spawn "
             f"processes({count}), please ensure that the correct `nprocs` argument is passed or the environment "
@@ -115,7 +115,7 @@ def _positions_of(
     listed = view.variable(variable)
     count = len(view.facts.devices) + len(view.facts.lost_devices)
     every = [entry.strip() for entry in listed.split(",")] if listed else [str(number) for number in range(count)]
-    problem = look(view).problem
+    problem = view_devices(view).problem
     usable = [every[position] for position in positions if position < len(every)]
     for card in selected:
         if card not in usable:

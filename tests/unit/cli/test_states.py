@@ -14,7 +14,7 @@ from mnspawn.cli.commands import ps
 from mnspawn.cli.commands.logs import ranks_of
 from mnspawn.cli.commands.signal import signal_of
 from mnspawn.cli.wording.states import began, columns, report_lines, state_of_rank, status_lines
-from mnspawn.core.pods import Pod, PodStatus, Trained
+from mnspawn.core.pods import Pod, PodStatus, RankStatus
 from mnspawn.errors import UsageError
 from mnspawn.report import HostOutcome, RankOutcome, RunReport
 from mnspawn_inventory import Host, InventoryError
@@ -201,7 +201,7 @@ def test_pods_of_hosts_make_runs() -> None:
     ],
 )
 def test_hosts_tell_how_a_run_ended(codes: list[tuple[int | None, bool]], stop: str | None, status: int | None) -> None:
-    pods = [PodStatus("done", stop, (Trained(0, code, is_stopped),)) for code, is_stopped in codes]
+    pods = [PodStatus("done", stop, (RankStatus(0, code, is_stopped),)) for code, is_stopped in codes]
     assert ps.status_of(pods) == status
     assert ps.status_of([pods[0], replace(pods[1], state="running")]) is None  # it was switched off
     assert ps.status_of([pods[0], None]) is None

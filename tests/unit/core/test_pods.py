@@ -12,7 +12,7 @@ from mnspawn.cli.commands import clean, ps
 from mnspawn.cli.wording.states import overview
 from mnspawn.core import pods
 from mnspawn.core.facts import Nonsense
-from mnspawn.core.pods import Cleaned, Obeyed, Pod, Pods
+from mnspawn.core.pods import Cleaned, OrderAnswer, Pod, Pods
 from mnspawn.engine.registry import from_pods
 from mnspawn.transport.base import SshOptions
 from mnspawn_inventory import Host
@@ -79,8 +79,10 @@ def test_what_was_cleaned_is_told_as_the_host_said_it() -> None:
 
 
 def test_orders_are_answered_in_three_ways() -> None:
-    assert pods.read("order", {"ok": True, "holder": "away"}) == Obeyed(ok=True, holder="away")
-    assert pods.read("order", {"ok": False, "problem": "no such run", "is_gone": False}) == Obeyed(False, "no such run")
+    assert pods.read("order", {"ok": True, "holder": "away"}) == OrderAnswer(ok=True, holder="away")
+    assert pods.read("order", {"ok": False, "problem": "no such run", "is_gone": False}) == OrderAnswer(
+        False, "no such run"
+    )
     with pytest.raises(Nonsense, match="holder: expected text, found 7"):
         pods.read("order", {"ok": True, "holder": 7})
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mnspawn.engine.run.missing_modules import find_module, with_hint
-from mnspawn.plan.launch_plan import Ground, LaunchPlan, LaunchSpec, Program, build
+from mnspawn.plan.launch_plan import HostContext, LaunchPlan, LaunchSpec, Program, build
 from mnspawn.plan.layout import Site, assign
 from mnspawn.report import RankOutcome, RunReport
 
@@ -20,7 +20,7 @@ def report(*tail: str) -> RunReport:
 
 def launch(program: Program, on_host: str | None) -> LaunchPlan:
     layout = assign([Site("h1", "1.2.3.4", "", (1,))], 2, 3)
-    return build(LaunchSpec("r", program), layout, [Ground("python3", "/r", "/", script=on_host)])
+    return build(LaunchSpec("r", program), layout, [HostContext("python3", "/r", "/", script=on_host)])
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from mnspawn_inventory import Host
 from tests.support import PATIENCE
 from tests.support.liar import Liar, exited, hello, prepared, started
 from tests.unit.core.test_facts import odd
-from tests.unit.core.test_sense import mutated
+from tests.unit.core.test_message_check import mutated
 from tests.unit.protocol.test_messages import GOOD
 
 ASKED: dict[str, Any] = {"ranks": [1], "extra_ports": 0, "files": []}

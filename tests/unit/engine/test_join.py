@@ -320,7 +320,7 @@ async def test_a_word_tells_whether_the_agent_is_still_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "is_clean", "undead"),
+    ("word", "is_clean", "survivors"),
     [
         (b"left \n", True, []),
         (b'left [[12, "hangs in the kernel (state D)"]]\n', False, [(12, "hangs in the kernel (state D)")]),
@@ -330,11 +330,11 @@ async def test_a_word_tells_whether_the_agent_is_still_there() -> None:
         (b"left 7\n", False, []),
     ],
 )
-async def test_reaping_says_what_is_left(word: bytes, is_clean: bool, undead: list[tuple[int, str]]) -> None:
+async def test_reaping_says_what_is_left(word: bytes, is_clean: bool, survivors: list[tuple[int, str]]) -> None:
     connection = await connect(saying(b"\nMNSPAWN NONCE have\n" + word))
     told: list[tuple[int, str]] = []
     assert await join.reap(connection, "h1", "r1", 0, None, PATIENCE, told.extend) is is_clean
-    assert told == undead
+    assert told == survivors
     await connection.close()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mnspawn.engine.look import keeper
-from mnspawn.engine.look.view import Sight, ViewOptions
+from mnspawn.engine.look.view import ViewOptions, ViewResult
 from mnspawn.engine.registry import KnownRun, Registry
 from mnspawn.report import HostOutcome, RunReport
 from mnspawn_inventory import Host
@@ -13,9 +13,9 @@ from mnspawn_inventory import Host
 KNOWN = KnownRun("1a2b3c4d", (Host(name="a"), Host(name="b")), (1, 1), grace=3.0)
 
 
-def sight(lost: str | None) -> Sight:
+def sight(lost: str | None) -> ViewResult:
     hosts = (HostOutcome("a", None, True), HostOutcome("b", lost, lost is None))
-    return Sight(RunReport(KNOWN.run, 5, f"host b was lost: {lost}", 9.0, None, (), hosts), True, False, {})
+    return ViewResult(RunReport(KNOWN.run, 5, f"host b was lost: {lost}", 9.0, None, (), hosts), True, False, {})
 
 
 def test_a_host_that_was_cut_off_is_stopped_when_it_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +26,7 @@ def test_a_host_that_was_cut_off_is_stopped_when_it_comes_back(tmp_path: Path, m
         def __init__(self, known: KnownRun, listeners: object, options: ViewOptions) -> None:
             asked.append(options)
 
-        async def execute(self) -> Sight:
+        async def execute(self) -> ViewResult:
             return next(answers)
 
     monkeypatch.setattr(keeper, "View", View)

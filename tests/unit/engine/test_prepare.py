@@ -7,7 +7,7 @@ import pytest
 
 from mnspawn.core.session import Hello, Prepared
 from mnspawn.engine.request import RunRequest
-from mnspawn.engine.run.prepare import Cargo, Preparation, check_request, load_cargo, start_message
+from mnspawn.engine.run.prepare import Preparation, RunFile, check_request, load_files, start_message
 from mnspawn.errors import PlanRefused, UsageError
 from mnspawn.plan import launch_plan as plan
 from mnspawn.plan.launch_plan import Program
@@ -50,41 +50,41 @@ def test_only_ranks_that_nobody_else_can_reach_end_at_once_with_their_controller
 def test_the_script_goes_first_then_what_the_request_brings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_bytes(b"print(1)\n")
-    script, extra = load_cargo(request(files=(("code.pkl", b"\x80"),)))
-    assert script == Cargo(
+    script, extra = load_files(request(files=(("code.pkl", b"\x80"),)))
+    assert script == RunFile(
         "train.py", str(tmp_path / "train.py"), b"print(1)\n", hashlib.sha256(b"print(1)\n").hexdigest()
     )
     assert (extra.name, extra.path, extra.content) == ("code.pkl", None, b"\x80")
 
 
 def test_a_script_that_only_hosts_have_needs_an_absolute_path() -> None:
-    assert load_cargo(request(program=Program("script", "/nowhere/train.py"))) == (
-        Cargo("train.py", "/nowhere/train.py", b"", ""),
+    assert load_files(request(program=Program("script", "/nowhere/train.py"))) == (
+        RunFile("train.py", "/nowhere/train.py", b"", ""),
     )
     with pytest.raises(UsageError, match=r"expected a script, found no file 'train.py'"):
-        load_cargo(request())
+        load_files(request())
 
 
 def test_a_folder_is_no_script(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="found the folder"):
-        load_cargo(request(program=Program("script", str(tmp_path))))
+        load_files(request(program=Program("script", str(tmp_path))))
 
 
 def test_a_file_without_an_end_is_no_script() -> None:
     with pytest.raises(UsageError, match=r"expected a script of at most 64 MiB, found more in /dev/zero"):
-        load_cargo(request(program=Program("script", "/dev/zero")))
+        load_files(request(program=Program("script", "/dev/zero")))
 
 
 def test_a_script_that_can_not_be_read_is_told_with_the_reason(tmp_path: Path) -> None:
     loop = tmp_path / "loop.py"
     loop.symlink_to(loop)
     with pytest.raises(UsageError, match=r"can't read .*loop\.py"):
-        load_cargo(request(program=Program("script", str(loop))))
+        load_files(request(program=Program("script", str(loop))))
 
 
 @pytest.mark.parametrize("kind", ["module", "command"])
 def test_modules_and_commands_bring_no_script(kind: Any) -> None:
-    assert load_cargo(request(program=Program(kind, "train"))) == ()
+    assert load_files(request(program=Program(kind, "train"))) == ()
 
 
 def test_what_is_wrong_with_a_request_is_found_before_any_host_is_asked() -> None:
@@ -116,8 +116,8 @@ def test_hosts_that_share_a_network_stack_get_the_ports_one_behind_the_other() -
 
 
 def test_files_are_named_by_content_and_numbered() -> None:
-    cargo = (Cargo.of("t.py", "/src/t.py", b"abc"), Cargo.of("data", None, b""))
-    files = preparation(1).message(0, cargo)["files"]
+    run_files = (RunFile.of("t.py", "/src/t.py", b"abc"), RunFile.of("data", None, b""))
+    files = preparation(1).message(0, run_files)["files"]
     assert [(f["name"], f["path"], f["size"], f["blob"]) for f in files] == [
         ("t.py", "/src/t.py", 3, 0),
         ("data", None, 0, 1),

@@ -84,7 +84,7 @@ def test_a_launch_reads_no_other_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     record = Record(request, "1a2b3c4d", False, pytest.fail)
     with record.kept():
         record.begin(request.hosts, [1], {})
-        assert Registry(tmp_path).tender("1a2b3c4d") == os.getpid()
+        assert Registry(tmp_path).holder("1a2b3c4d") == os.getpid()
         assert len(os.listdir(tmp_path)) == KEEP + 3  # nothing else happens on the way to the start
     assert parsed.count == 0
     assert sorted(os.listdir(tmp_path)) == [*(f"{number:08d}" for number in range(3, KEEP + 2)), "1a2b3c4d"]
@@ -106,7 +106,7 @@ def test_runs_come_newest_first_and_a_known_id_reads_one(tmp_path: Path, monkeyp
 def test_what_somebody_looks_after_is_kept_however_old(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     remember(registry, KEEP + 3)
-    with registry.tended("00000001") as is_ours:
+    with registry.hold("00000001") as is_ours:
         assert is_ours
         registry.prune()
     assert sorted(os.listdir(tmp_path))[:2] == ["00000001", "00000003"]
@@ -145,7 +145,7 @@ def test_what_killed_controllers_left_goes_with_a_later_run(tmp_path: Path) -> N
         (tmp_path / name / "tender").write_text("123")
     for name in ("aaaaaaaa", "bbbbbbbb"):
         os.utime(tmp_path / name, (1000.0, 1000.0))
-    with registry.tended("bbbbbbbb"):
+    with registry.hold("bbbbbbbb"):
         os.utime(tmp_path / "bbbbbbbb", (1000.0, 1000.0))
         registry.prune()
         assert sorted(os.listdir(tmp_path)) == ["00000000", "bbbbbbbb", "cccccccc"]  # cccccccc is just being made

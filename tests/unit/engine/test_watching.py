@@ -10,11 +10,11 @@ import pytest
 
 from mnspawn.core import patience
 from mnspawn.core.agent_events import AgentGone, CaughtUp, Done, Exited, LinkLost
-from mnspawn.core.pods import Obeyed
+from mnspawn.core.pods import OrderAnswer
 from mnspawn.engine.link import join, stuck_agents
 from mnspawn.engine.look import emergency, watching
 from mnspawn.engine.look.ask import Answer
-from mnspawn.engine.look.view import Sight, ViewOptions
+from mnspawn.engine.look.view import ViewOptions, ViewResult
 from mnspawn.engine.look.viewed_host import Glance
 from mnspawn.engine.look.watching import View
 from mnspawn.engine.registry import KnownRun
@@ -49,7 +49,7 @@ class Hosts:
 
 def look(
     monkeypatch: pytest.MonkeyPatch, options: ViewOptions, *, has_ended: bool
-) -> tuple[Sight, list[tuple[str, ...]]]:
+) -> tuple[ViewResult, list[tuple[str, ...]]]:
     """Host a knows the run, host b has lost its folder; gives what was seen and what was ordered."""
     orders: list[tuple[str, ...]] = []
     stopped = asyncio.Event()
@@ -58,10 +58,10 @@ def look(
     async def reach(*_: Any) -> AsyncIterator[Hosts]:
         yield Hosts()
 
-    async def ask_on(connection: Any, host: str, words: tuple[str, ...], *_: Any) -> Obeyed:
+    async def ask_on(connection: Any, host: str, words: tuple[str, ...], *_: Any) -> OrderAnswer:
         orders.append((host, *words))
         stopped.set()
-        return Obeyed(ok=True)
+        return OrderAnswer(ok=True)
 
     async def look_at(view: View, glance: Glance, connection: Any) -> float:
         if glance.name == "b":
@@ -80,7 +80,7 @@ def look(
     monkeypatch.setattr(watching, "RETRY_FIRST", 0.01)
     monkeypatch.setattr(View, "_look", look_at)
 
-    async def execute() -> Sight:
+    async def execute() -> ViewResult:
         async with asyncio.timeout(PATIENCE):
             return await View(KNOWN, (), options).execute()
 
@@ -114,9 +114,9 @@ def test_an_agent_that_does_not_answer_is_ended_with_what_it_has(monkeypatch: py
     async def reach(*_: Any) -> AsyncIterator[Hosts]:
         yield Hosts()
 
-    async def ask_on(connection: Any, host: str, words: tuple[str, ...], *_: Any) -> Obeyed:
+    async def ask_on(connection: Any, host: str, words: tuple[str, ...], *_: Any) -> OrderAnswer:
         told.append(words[3])
-        return Obeyed(ok=False, problem="the agent does not answer: timed out")
+        return OrderAnswer(ok=False, problem="the agent does not answer: timed out")
 
     async def reap(*_: Any) -> bool:
         told.append("reap")
@@ -137,7 +137,7 @@ def test_an_agent_that_does_not_answer_is_ended_with_what_it_has(monkeypatch: py
     monkeypatch.setattr(watching, "RETRY_FIRST", 0.02)
     monkeypatch.setattr(View, "_look", look_at)
 
-    async def execute() -> Sight:
+    async def execute() -> ViewResult:
         async with asyncio.timeout(PATIENCE):
             return await View(KNOWN, (), ViewOptions(streams=(), stop=grace)).execute()
 
@@ -160,8 +160,8 @@ def test_a_stop_waits_no_longer_for_a_host_than_to_connect(monkeypatch: pytest.M
     async def reach(*_: Any) -> AsyncIterator[Hosts]:
         yield HalfOfThem()
 
-    async def ask_on(*_: Any) -> Obeyed:
-        return Obeyed(ok=True)
+    async def ask_on(*_: Any) -> OrderAnswer:
+        return OrderAnswer(ok=True)
 
     async def look_at(view: View, glance: Glance, connection: Any) -> float:
         glance.connection = connection
@@ -176,7 +176,7 @@ def test_a_stop_waits_no_longer_for_a_host_than_to_connect(monkeypatch: pytest.M
     monkeypatch.setattr(View, "_look", look_at)
     known = replace(KNOWN, ssh=SshOptions(connect_timeout=SHORT))
 
-    async def execute() -> Sight:
+    async def execute() -> ViewResult:
         async with asyncio.timeout(PATIENCE):
             return await View(known, (), ViewOptions(streams=(), stop=10.0)).execute()
 
@@ -227,7 +227,7 @@ def test_a_link_that_breaks_while_old_output_is_read_is_dialled_again(
         async def aclose(self) -> None:
             pass
 
-    async def execute() -> Sight:
+    async def execute() -> ViewResult:
         async with asyncio.timeout(PATIENCE):
             return await View(KNOWN, [Listening()], ViewOptions(is_following=False)).execute()
 
@@ -251,10 +251,10 @@ def test_a_host_that_says_nonsense_is_lost_for_who_is_in_charge_and_told_to_who_
     async def reach(*_: Any) -> AsyncIterator[Hosts]:
         yield Hosts()
 
-    async def ask_on(connection: Any, host: str, words: tuple[str, ...], *_: Any) -> Obeyed:
+    async def ask_on(connection: Any, host: str, words: tuple[str, ...], *_: Any) -> OrderAnswer:
         orders.append(host)
         stopped.set()
-        return Obeyed(ok=True)
+        return OrderAnswer(ok=True)
 
     async def reap(connection: Any, host: str, *_: Any) -> bool:
         reaped.append(host)
@@ -277,7 +277,7 @@ def test_a_host_that_says_nonsense_is_lost_for_who_is_in_charge_and_told_to_who_
     monkeypatch.setattr(join, "reap", reap)
     monkeypatch.setattr(View, "_look", look_at)
 
-    async def execute() -> Sight:
+    async def execute() -> ViewResult:
         async with asyncio.timeout(PATIENCE):
             return await View(KNOWN, (), ViewOptions(streams=(), is_in_charge=is_in_charge)).execute()
 
@@ -314,7 +314,7 @@ def watched(
     listeners: tuple[Any, ...],
     reaped: list[str],
     lies: Sequence[str] = (),
-) -> Sight:
+) -> ViewResult:
     """Both hosts say that their rank has ended, and never that nothing is left; who is reaped is gone, and told so
     but on hosts that lie."""
     gone = {"a": asyncio.Event(), "b": asyncio.Event()}
@@ -343,7 +343,7 @@ def watched(
     monkeypatch.setattr(patience, "PROOF_LIMIT", 0.1)
     monkeypatch.setattr(View, "_look", look_at)
 
-    async def execute() -> Sight:
+    async def execute() -> ViewResult:
         async with asyncio.timeout(PATIENCE):
             return await View(replace(KNOWN, grace=0.1), listeners, options).execute()
 
@@ -397,7 +397,7 @@ def test_a_look_waits_for_no_host_that_only_beats(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(stuck_agents, "LOOK", SHORT / 5)
     view = View(KNOWN, (), ViewOptions(streams=(), is_following=False))
 
-    async def execute() -> Sight:
+    async def execute() -> ViewResult:
         async with asyncio.timeout(PATIENCE):
             return await view.execute()
 
@@ -412,7 +412,7 @@ def test_a_bug_of_ours_has_the_hosts_of_a_run_told_to_stop_by_who_is_in_charge(m
 
     async def ask_all(reached: Any, words: list[tuple[str, ...]], timeout: float) -> list[Answer]:
         asked.extend(words)
-        return [Answer(0, "a", Obeyed(ok=True), None), Answer(1, "b", None, HostError("no answer", host="b"))]
+        return [Answer(0, "a", OrderAnswer(ok=True), None), Answer(1, "b", None, HostError("no answer", host="b"))]
 
     def break_down(event: Event) -> None:
         raise RuntimeError("can't be")

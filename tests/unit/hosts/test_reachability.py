@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from mnspawn.core.reachability import MAX_PEERS, Fault, Miss, attribute, choose, peers_of
+from mnspawn.core.reachability import MAX_PEERS, FailedProbe, Fault, attribute, choose, peers_of
 
 WHY = "no answer within 3 s"
 
@@ -29,8 +29,8 @@ def test_beyond_everybody_tries_some_and_is_tried_by_as_many(count: int) -> None
     assert max(count for host, count in tried.items() if host) <= MAX_PEERS
 
 
-def both_ways(host: int, others: list[int]) -> list[Miss]:
-    return [miss for other in others for miss in (Miss(host, other, WHY), Miss(other, host, WHY))]
+def both_ways(host: int, others: list[int]) -> list[FailedProbe]:
+    return [miss for other in others for miss in (FailedProbe(host, other, WHY), FailedProbe(other, host, WHY))]
 
 
 def test_a_host_that_is_cut_off_is_at_fault_alone() -> None:
@@ -40,13 +40,17 @@ def test_a_host_that_is_cut_off_is_at_fault_alone() -> None:
 
 
 def test_a_host_that_lets_nobody_in_is_told_from_one_that_gets_nowhere() -> None:
-    assert attribute([Miss(0, 2, WHY), Miss(1, 2, WHY)]) == [Fault(2, (Miss(0, 2, WHY), Miss(1, 2, WHY)), ())]
-    assert attribute([Miss(2, 0, WHY), Miss(2, 1, WHY)]) == [Fault(2, (), (Miss(2, 0, WHY), Miss(2, 1, WHY)))]
+    assert attribute([FailedProbe(0, 2, WHY), FailedProbe(1, 2, WHY)]) == [
+        Fault(2, (FailedProbe(0, 2, WHY), FailedProbe(1, 2, WHY)), ())
+    ]
+    assert attribute([FailedProbe(2, 0, WHY), FailedProbe(2, 1, WHY)]) == [
+        Fault(2, (), (FailedProbe(2, 0, WHY), FailedProbe(2, 1, WHY)))
+    ]
 
 
 def test_of_two_hosts_that_do_not_reach_each_other_the_later_one_is_named() -> None:
     assert [fault.host for fault in attribute(both_ways(0, [1]))] == [1]
-    assert [fault.host for fault in attribute([Miss(1, 0, WHY)])] == [0]
+    assert [fault.host for fault in attribute([FailedProbe(1, 0, WHY)])] == [0]
 
 
 def test_two_faults_are_two() -> None:

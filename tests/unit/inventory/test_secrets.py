@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.plan.launch_plan import Ground, LaunchSpec, Program, build
+from mnspawn.plan.launch_plan import HostContext, LaunchSpec, Program, build
 from mnspawn.plan.layout import Site, assign
 from mnspawn_inventory import Host, InventoryError, resolve
 from mnspawn_inventory.assign import parse_settings
@@ -38,7 +38,7 @@ PLAIN = [
 def planned(name: str, value: str) -> str:
     """The value as --dry-run shows it."""
     spec = LaunchSpec("r1", Program("command", "true"), env=((name, value),), keep_proxy=True)
-    plan = build(spec, assign([Site("h", "127.0.0.1", "", (1,))], 1, 2), [Ground("python3", "/", "/")])
+    plan = build(spec, assign([Site("h", "127.0.0.1", "", (1,))], 1, 2), [HostContext("python3", "/", "/")])
     shown = plan.describe(reveal=False)["pods"][0]["trainers"][0]["env"][name]
     assert isinstance(shown, str)
     return shown

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mnspawn.errors import UsageError
 from mnspawn.plan.contract import PROXIES, SCRUBBED, WATCHED
 from mnspawn.plan.contract.base import LONGEST_LIST
-from mnspawn.plan.launch_plan import Ground, LaunchPlan, LaunchSpec, Program, build
+from mnspawn.plan.launch_plan import HostContext, LaunchPlan, LaunchSpec, Program, build
 from mnspawn.plan.layout import Layout, Site, assign
 from mnspawn_inventory.secret_names import MASK
 
@@ -21,14 +21,14 @@ def layout(hosts: int = 2, nproc: int = 2, interface: str = "eth0") -> Layout:
     return assign([Site(f"h{i}", f"10.0.0.{i}", interface, ports) for i in range(1, hosts + 1)], 29500, 29501)
 
 
-def ground(
+def context(
     environ: Mapping[str, str] | None = None, host_env: tuple[tuple[str, str], ...] = (), script: str | None = None
-) -> Ground:
-    return Ground("/usr/bin/python3", "/state/r1/0", "/home/u", script, environ or {}, host_env)
+) -> HostContext:
+    return HostContext("/usr/bin/python3", "/state/r1/0", "/home/u", script, environ or {}, host_env)
 
 
-def plan(spec: LaunchSpec | None = None, *grounds: Ground) -> LaunchPlan:
-    return build(spec or LaunchSpec("r1", SCRIPT), layout(), grounds or (ground(), ground()))
+def plan(spec: LaunchSpec | None = None, *contexts: HostContext) -> LaunchPlan:
+    return build(spec or LaunchSpec("r1", SCRIPT), layout(), contexts or (context(), context()))
 
 
 def env_of(plan: LaunchPlan, rank: int) -> dict[str, str]:
@@ -49,7 +49,7 @@ def test_a_script_runs_unbuffered_with_its_arguments_as_they_are() -> None:
 
 
 def test_a_script_that_travelled_runs_from_where_the_host_put_it() -> None:
-    pods = plan(None, ground(script="/state/r1/0/train.py"), ground()).pods
+    pods = plan(None, context(script="/state/r1/0/train.py"), context()).pods
     assert [pod.argv[2] for pod in pods] == ["/state/r1/0/train.py", "train.py"]
 
 
@@ -66,8 +66,8 @@ def test_a_module_and_a_command() -> None:
 
 
 def test_given_variables_win_over_the_inventory_and_contracts_win_over_both() -> None:
-    hosts = ground(host_env=(("A", "inventory"), ("B", "inventory"), ("RANK", "inventory"), ("MASTER_PORT", "1")))
-    env = env_of(plan(with_env(("B", "given"), ("C", "given"), ("RANK", "99")), hosts, ground()), rank=0)
+    hosts = context(host_env=(("A", "inventory"), ("B", "inventory"), ("RANK", "inventory"), ("MASTER_PORT", "1")))
+    env = env_of(plan(with_env(("B", "given"), ("C", "given"), ("RANK", "99")), hosts, context()), rank=0)
     assert (env["A"], env["B"], env["C"]) == ("inventory", "given", "given")
     assert (env["RANK"], env["MASTER_PORT"]) == ("0", "29500")
 
@@ -84,11 +84,11 @@ def test_given_variables_win_over_the_inventory_and_contracts_win_over_both() ->
 def test_defaults_give_way_to_the_host_the_inventory_and_given_ones(name: str, value: str) -> None:
     assert name in WATCHED
     assert env_of(plan(), rank=0)[name] == value
-    of_host = plan(None, ground({name: "host"}), ground())
+    of_host = plan(None, context({name: "host"}), context())
     assert name not in env_of(of_host, rank=0)  # so that the host's own stays
     assert env_of(of_host, rank=2)[name] == value
-    assert env_of(plan(None, ground(host_env=((name, "inventory"),)), ground()), rank=0)[name] == "inventory"
-    assert env_of(plan(with_env((name, "")), ground({name: "host"}), ground()), rank=0)[name] == ""
+    assert env_of(plan(None, context(host_env=((name, "inventory"),)), context()), rank=0)[name] == "inventory"
+    assert env_of(plan(with_env((name, "")), context({name: "host"}), context()), rank=0)[name] == ""
 
 
 def test_the_backend_of_paddle_can_be_chosen() -> None:
@@ -97,12 +97,12 @@ def test_the_backend_of_paddle_can_be_chosen() -> None:
 
 
 def test_without_a_known_interface_none_is_named() -> None:
-    env = build(LaunchSpec("r1", SCRIPT), layout(interface=""), (ground(), ground())).pods[0].env
+    env = build(LaunchSpec("r1", SCRIPT), layout(interface=""), (context(), context())).pods[0].env
     assert {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"} & env.keys() == set()
 
 
 def test_one_worker_a_host_keeps_all_its_threads() -> None:
-    env = build(LaunchSpec("r1", SCRIPT), layout(nproc=1), (ground(), ground())).pods[0].env
+    env = build(LaunchSpec("r1", SCRIPT), layout(nproc=1), (context(), context())).pods[0].env
     assert "OMP_NUM_THREADS" not in env
 
 
@@ -140,7 +140,7 @@ def test_100_kb_pass_and_more_than_a_process_can_take_is_refused() -> None:
     with pytest.raises(UsageError, match=r"^argument 2 of the program: expected at most 131071 bytes"):
         plan(LaunchSpec("r1", Program("script", "t.py", ("a", "x" * 131_072))))
     with pytest.raises(UsageError, match=r"^h2: inventory variable B: "):
-        plan(None, ground(), ground(host_env=(("B", "x" * 131_072),)))
+        plan(None, context(), context(host_env=(("B", "x" * 131_072),)))
 
 
 def test_more_than_any_process_can_be_given_is_refused() -> None:
@@ -193,7 +193,7 @@ def test_contracts_that_can_not_be(names: tuple[str, ...], message: str) -> None
 
 def test_lists_too_long_for_the_environment_travel_as_files() -> None:
     sites = [Site(f"host-{i:05}", f"10.0.{i >> 8}.{i & 255}", "eth0", (6070,)) for i in range(4500)]
-    big = build(LaunchSpec("r1", SCRIPT), assign(sites, 1, 2), [ground()] * 4500)
+    big = build(LaunchSpec("r1", SCRIPT), assign(sites, 1, 2), [context()] * 4500)
     pod = big.pods[4499]
     files = dict(pod.files)
     assert "PADDLE_TRAINER_ENDPOINTS" not in pod.env
@@ -209,7 +209,7 @@ def test_lists_too_long_for_the_environment_travel_as_files() -> None:
 def test_a_tf_config_too_long_for_the_environment_is_refused() -> None:
     sites = [Site("h0", "gpu-0.cluster.example", "eth0", tuple(range(1000, 6000)))]
     with pytest.raises(UsageError, match=r"^h0: contract tf TF_CONFIG: expected at most 131071 bytes"):
-        build(LaunchSpec("r1", SCRIPT, contracts=("tf",)), assign(sites, 1, 2), [ground()])
+        build(LaunchSpec("r1", SCRIPT, contracts=("tf",)), assign(sites, 1, 2), [context()])
 
 
 # -- what people see
@@ -247,7 +247,7 @@ def test_secrets_are_masked_unless_asked_for(name: str, value: str) -> None:
 
 
 def test_what_the_inventory_keeps_elsewhere_is_masked_whatever_its_name() -> None:
-    one = replace(ground(host_env=(("PLAIN", "x"), ("MODE", "y"))), secrets=frozenset({"PLAIN"}))
+    one = replace(context(host_env=(("PLAIN", "x"), ("MODE", "y"))), secrets=frozenset({"PLAIN"}))
     env = plan(None, one, one).describe(reveal=False)["pods"][1]["trainers"][1]["env"]
     assert (env["PLAIN"], env["MODE"]) == (MASK, "y")
 
@@ -261,5 +261,5 @@ def test_nothing_that_mnspawn_sets_is_taken_for_a_secret() -> None:
 def test_a_repr_shows_no_value_and_no_argument() -> None:
     program = Program("script", "train.py", ("--password=hunter2",))
     spec = LaunchSpec("r1", program, env=(("PASSWORD", "hunter2"),))
-    one = ground({"OMP_NUM_THREADS": "hunter2"}, (("B", "hunter2"),))
+    one = context({"OMP_NUM_THREADS": "hunter2"}, (("B", "hunter2"),))
     assert "hunter2" not in repr((program, spec, one, build(spec, layout(), (one, one))))

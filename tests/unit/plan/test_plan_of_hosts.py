@@ -5,7 +5,7 @@ import pytest
 from mnspawn.errors import UsageError
 from mnspawn.plan.contract import DEFAULT, WATCHED
 from mnspawn.plan.contract.ours import NAMES
-from mnspawn.plan.launch_plan import Forwarded, Ground, LaunchSpec, PodPlan, Program, build
+from mnspawn.plan.launch_plan import Forwarded, HostContext, LaunchSpec, PodPlan, Program, build
 from mnspawn.plan.layout import Layout, Site, assign
 
 
@@ -13,13 +13,13 @@ def layout() -> Layout:
     return assign([Site("h1", "10.0.0.1", "eth0", (6070,))], 29500, 29501)
 
 
-def pod(ground: Ground, *env: tuple[str, str], program: Program | None = None) -> PodPlan:
+def pod(context: HostContext, *env: tuple[str, str], program: Program | None = None) -> PodPlan:
     program = program or Program("script", "train.py")
-    return build(LaunchSpec("r1", program, env=env), layout(), [ground]).pods[0]
+    return build(LaunchSpec("r1", program, env=env), layout(), [context]).pods[0]
 
 
 def test_a_forwarded_value_gives_way_to_the_hosts_own_and_a_given_one_does_not() -> None:
-    own = Ground("python3", "/run", "/", host_env=(("NCCL_SOCKET_IFNAME", "ib0"), ("MODE", "host")))
+    own = HostContext("python3", "/run", "/", host_env=(("NCCL_SOCKET_IFNAME", "ib0"), ("MODE", "host")))
     env = pod(own, ("NCCL_SOCKET_IFNAME", Forwarded("eth0")), ("MODE", "given"), ("ONLY", Forwarded("ours"))).env
     assert (env["NCCL_SOCKET_IFNAME"], env["MODE"], env["ONLY"]) == ("ib0", "given", "ours")
 
@@ -27,7 +27,7 @@ def test_a_forwarded_value_gives_way_to_the_hosts_own_and_a_given_one_does_not()
 def test_a_prelude_stands_beside_the_program_and_shows_no_secrets() -> None:
     prelude = "source ~/venv/bin/activate\nexport HF_TOKEN='a b' MODE=fast; PASSWORD=x"
     launch = build(
-        LaunchSpec("r1", Program("command", "echo")), layout(), [Ground("python3", "/run", "/", prelude=prelude)]
+        LaunchSpec("r1", Program("command", "echo")), layout(), [HostContext("python3", "/run", "/", prelude=prelude)]
     )
     assert (launch.pods[0].prelude, launch.pods[0].argv) == (prelude, ("echo",))
     assert launch.describe()["pods"][0]["prelude"] == prelude
@@ -39,7 +39,7 @@ def test_a_prelude_stands_beside_the_program_and_shows_no_secrets() -> None:
 
 def test_a_prelude_that_no_shell_can_be_handed_is_refused() -> None:
     with pytest.raises(UsageError, match="h1: prelude: expected at most 131071 bytes"):
-        pod(Ground("python3", "/run", "/", prelude="#" * 131_050))
+        pod(HostContext("python3", "/run", "/", prelude="#" * 131_050))
 
 
 # -- variables that a contract replaces
@@ -48,7 +48,7 @@ def test_a_prelude_that_no_shell_can_be_handed_is_refused() -> None:
 def notes(
     *env: tuple[str, str], host_env: tuple[tuple[str, str], ...] = (), contracts: tuple[str, ...] = DEFAULT
 ) -> list[str]:
-    own = Ground("python3", "/run", "/", host_env=host_env)
+    own = HostContext("python3", "/run", "/", host_env=host_env)
     spec = LaunchSpec("r1", Program("script", "t.py"), contracts, env)
     return list(build(spec, layout(), [own]).notes)
 
@@ -75,7 +75,7 @@ def test_every_variable_that_a_contract_sets_is_told_and_never_its_value() -> No
     plain = build(
         LaunchSpec("r1", Program("script", "t.py"), ("torch", "paddle", "jax", "tf", "ompi")),
         layout(),
-        [Ground("python3", "/run", "/", environ=dict.fromkeys(WATCHED, "x"))],
+        [HostContext("python3", "/run", "/", environ=dict.fromkeys(WATCHED, "x"))],
     )
     fixed = plain.pods[0].env | plain.pods[0].workers[0].env
     given = tuple((name, "s3cret") for name in fixed)

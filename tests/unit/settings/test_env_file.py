@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mnspawn.errors import UsageError
-from mnspawn.plan.launch_plan import MASK, Forwarded, Ground, LaunchSpec, Program, build
+from mnspawn.plan.launch_plan import MASK, Forwarded, HostContext, LaunchSpec, Program, build
 from mnspawn.plan.layout import Site, assign
 from mnspawn.settings.table import resolve
 
@@ -87,7 +87,7 @@ def test_values_from_a_file_are_not_shown(tmp_path: Path) -> None:
     env = resolve({"env": (f"@{tmp_path}/a.env", "OPEN=seen")}, {}).env
     launch = build(
         LaunchSpec("r", Program("script", "t.py"), env=env), assign([Site("h", "1.2.3.4", "", (1,))], 2, 3),
-        [Ground("python3", "/r", "/")],
+        [HostContext("python3", "/r", "/")],
     )  # fmt: skip
     shown = launch.describe(reveal=False)["pods"][0]["trainers"][0]["env"]
     assert (shown["PLAIN"], shown["OPEN"]) == (MASK, "seen")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mnspawn.api.runs import KnownRun, Listener, Sight, ViewOptions
+from mnspawn.api.runs import KnownRun, Listener, ViewOptions, ViewResult
 from mnspawn.cli import render
 from mnspawn.cli.console import console_of, keepers_of
 from mnspawn.cli.runs import (
@@ -68,14 +68,14 @@ def attach(
     return exit_status_of(sight)
 
 
-def in_charge(known: KnownRun, options: ViewOptions, listeners: list[Listener]) -> Sight:
+def in_charge(known: KnownRun, options: ViewOptions, listeners: list[Listener]) -> ViewResult:
     """Look at a run and be the one who looks after it on this machine, unless somebody does already."""
     known_runs = registry()
     with ExitStack() as stack:
         try:
             if not known_runs.knows(known.run):
                 known_runs.remember(known)
-            stack.enter_context(known_runs.tended(known.run))
+            stack.enter_context(known_runs.hold(known.run))
         except OSError as exc:
             say_forgotten(exc)
         sight = look(known, options, listeners)

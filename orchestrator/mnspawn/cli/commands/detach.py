@@ -26,7 +26,7 @@ LOOK_FAR = 0.5  # on other machines
 def detach(settings: Settings, run: RunArgument) -> int:
     """Let go of a run."""
     known = find_run(run, settings)
-    pid = registry().tender(known.run)
+    pid = registry().holder(known.run)
     if pid is None:
         return detach_far(known)
     if is_keeper(pid):
@@ -34,7 +34,7 @@ def detach(settings: Settings, run: RunArgument) -> int:
     os.kill(pid, signal.SIGQUIT)
     deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
-        if registry().tender(known.run) != pid:
+        if registry().holder(known.run) != pid:
             return say_detached(known.run, "is detached")
         time.sleep(LOOK)
     return say_held(known.run, f"process {pid}")

@@ -17,7 +17,7 @@ from mnspawn.cli.reaching import JsonOption
 from mnspawn.cli.runs import REACH, application, asked_hosts, print_errors, registry, remember_end, say, takes_settings
 from mnspawn.cli.wording.run import counted, fold_hosts
 from mnspawn.cli.wording.states import began, columns
-from mnspawn.core.pods import tellers
+from mnspawn.core.pods import sources_of
 from mnspawn.engine.look.watching import RunUnknown
 from mnspawn.errors import ExitStatus, MnspawnError
 from mnspawn.settings import to_request
@@ -68,7 +68,7 @@ def known_rows(most: int | None) -> tuple[list[Row], int]:
     for known in known_runs.known(run for run in runs if run not in left_out):
         report = known_runs.report(known.run)
         status = report.get("exit_status") if report is not None else None
-        state = "ended" if report is not None else "running" if known_runs.tender(known.run) is not None else "unknown"
+        state = "ended" if report is not None else "running" if known_runs.holder(known.run) is not None else "unknown"
         hosts = tuple(host.name for host in known.hosts)
         rows.append(Row(known.run, known.name, state, status, known.began, hosts, sum(known.world), known.command_line))
         if state == "unknown":
@@ -109,7 +109,7 @@ def rows_of(pods: Iterable[tuple[str, Pod]]) -> list[Row]:
             runs.setdefault(pod.run, []).append((host, pod))
     rows = []
     for run, told in runs.items():
-        own = [told[position] for position in tellers(told).values()]
+        own = [told[position] for position in sources_of(told).values()]
         first = own[0][1]
         words = [str(first.program.get("target", "?")), *map(str, first.program.get("args", ()))]
         is_alive = any(pod.is_alive for _, pod in own)

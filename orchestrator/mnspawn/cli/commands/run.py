@@ -78,7 +78,7 @@ def say_detached(run: str, is_asked: bool, unheard: Sequence[str] = (), orphan_g
         )
         lines += told(problem, f"mnspawn status {run} tells how it stands")
     root = default_root(os.environ)
-    if Registry(root).tender(run) is None and not keeper.start(root, run):
+    if Registry(root).holder(run) is None and not keeper.start(root, run):
         lines += told("nobody looks after it: a failing rank stops its own host only, until somebody attaches")
     render.print_ours(lines)
     return ExitStatus.OK

@@ -29,7 +29,7 @@ def status(settings: Settings, run: RunArgument, as_json: JsonOption = False) ->
         content = known_json(known) | {
             "state": "ended" if has_ended else "running" if len(errors) < len(known.hosts) else "unknown",
             "exit_status": report.exit_status if has_ended else None,
-            "tender": registry().tender(known.run),
+            "tender": registry().holder(known.run),
             "unreachable": {name: error.message for name, error in errors.items()},
             "report": report.describe() | ({} if has_ended else {"exit_status": None, "reason": None}),
         }
@@ -54,7 +54,7 @@ def remembered_report(run: str) -> RunReport | None:
 
 def tender_of(known: KnownRun) -> str:
     """Who looks after a run, as far as this machine knows."""
-    pid = registry().tender(known.run)
+    pid = registry().holder(known.run)
     return f"looked after by process {pid} here" if pid is not None else "nobody on this machine looks after it"
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mnspawn.api.runs import KnownRun, Sight, ViewOptions
+from mnspawn.api.runs import KnownRun, ViewOptions, ViewResult
 from mnspawn.cli import render
 from mnspawn.cli.console import console_of
 from mnspawn.cli.runs import (
@@ -69,7 +69,7 @@ def stop(
     return ExitStatus.OK
 
 
-def look_before(known: KnownRun) -> Sight:
+def look_before(known: KnownRun) -> ViewResult:
     """How the run stands. A host that is slow to connect to keeps nobody from stopping the others."""
     hurried = replace(known, ssh=replace(known.ssh, connect_timeout=min(known.ssh.connect_timeout, LOOK_LIMIT)))
     sight = look(hurried, ViewOptions(streams=(), is_following=False))

@@ -247,15 +247,15 @@ class Checkup:
                 if targets:
                     group.create_task(self._reach(addressed[position], targets))
         alive = [visit.index in self._visits for visit in addressed]
-        misses = []
+        failures = []
         for target, own in enumerate(candidates):
             answers = {p: addressed[p].problems for p, peers in enumerate(tried) if target in peers and alive[p]}
             if own and answers:
                 address, missed = reachability.choose(own, self._ports, answers)
                 addresses[addressed[target].index] = address
-                misses += [reachability.Miss(prober, target, problem) for prober, problem in missed.items()]
+                failures += [reachability.FailedProbe(prober, target, problem) for prober, problem in missed.items()]
         names = [visit.view.name for visit in addressed]
-        for fault in reachability.attribute(misses):
+        for fault in reachability.attribute(failures):
             address = addresses[addressed[fault.host].index]
             found.append(checkup.fault_found(fault, names, address, self._ports))
         return found, addresses
@@ -264,7 +264,7 @@ class Checkup:
         try:
             answer = await self._ask(visit.wire, {"ask": "reach", "targets": targets}, REACH_TIME)
             with _sense(visit.wire.host):
-                visit.problems = dict(Reader(answer).items("reach", len(targets), _read_miss))
+                visit.problems = dict(Reader(answer).items("reach", len(targets), _read_failure))
         except HostError as exc:
             self._fail(visit.index, exc)
             await visit.wire.close()
@@ -294,7 +294,7 @@ def _sense(host: str) -> Iterator[None]:
         raise BootstrapError(f"an answer that makes no sense: {exc}", host=host) from exc
 
 
-def _read_miss(said: Reader) -> tuple[tuple[str, int], str]:
+def _read_failure(said: Reader) -> tuple[tuple[str, int], str]:
     """An address and port that was not reached, and why."""
     address, port, why = said.fixed("item", 3)
     return (address.text("item"), port.whole("item", 1, 65535)), why.text("item")

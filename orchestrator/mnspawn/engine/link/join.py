@@ -13,7 +13,7 @@ from mnspawn_agent.protocol import framing
 from mnspawn_agent.protocol.checks import MAX_PID
 
 T = TypeVar("T")
-Undead = Sequence[tuple[int, str]]  # pids that outlived KILL, and why
+Survivors = Sequence[tuple[int, str]]  # pids that outlived KILL, and why
 
 DIAGNOSTICS_LIMIT = 65536  # the end of what a host says on stderr is enough to explain a failure
 START_LIMIT = 60.0  # seconds for a host's Python to start, and for an agent to say hello; a cold one can take ten
@@ -177,7 +177,7 @@ async def reap(
     node_rank: int,
     python: str | None,
     timeout: float,
-    tell: Callable[[Undead], None] = lambda undead: None,
+    tell: Callable[[Survivors], None] = lambda survivors: None,
 ) -> bool:
     """End what an agent that died has left; True when nothing is left.
 
@@ -199,11 +199,11 @@ async def reap(
         await abandon(process, diagnostics)
     if word.strip() == b"left":
         return True
-    tell(_undead(word))
+    tell(_survivors(word))
     return False
 
 
-def _undead(word: bytes) -> Undead:
+def _survivors(word: bytes) -> Survivors:
     """What a host says is left; nothing when it makes no sense."""
     try:
         pairs = json.loads(word.decode("ascii").removeprefix("left "))

@@ -35,7 +35,7 @@ class Verdict:
 
     reason: str
     is_clean: bool
-    undead: join.Undead = ()
+    survivors: join.Survivors = ()
 
 
 class HostLink:
@@ -263,11 +263,11 @@ class HostLink:
         """The host answers but the agent does not, or not with sense: end it and what it left."""
         assert self._connection is not None
         is_clean = False
-        undead: list[tuple[int, str]] = []
+        survivors: list[tuple[int, str]] = []
         with contextlib.suppress(HostError):  # then nobody can say that nothing is left, and the report says so
             where = self._connection, self.name, self._run, self.index, self._python, self._timeout
-            is_clean = await join.reap(*where, undead.extend)
-        return Verdict(reason, is_clean, tuple(undead))
+            is_clean = await join.reap(*where, survivors.extend)
+        return Verdict(reason, is_clean, tuple(survivors))
 
     # -- the end ---------------------------------------------------------------------------------------------------
     async def _drop_wire(self) -> None:

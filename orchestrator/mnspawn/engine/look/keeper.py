@@ -16,7 +16,7 @@ from pathlib import Path
 from mnspawn.engine.registry import KnownRun, Registry
 from mnspawn.errors import MnspawnError
 
-from .view import Sight, ViewOptions
+from .view import ViewOptions, ViewResult
 from .watching import View
 
 START_LIMIT = 10.0  # seconds until the keeper has taken the run over
@@ -41,7 +41,7 @@ def start(registry: Path, run: str) -> bool:
         os.close(log)
     deadline = time.monotonic() + START_LIMIT
     while time.monotonic() < deadline and process.poll() is None:
-        if Registry(registry).tender(run) == process.pid:
+        if Registry(registry).holder(run) == process.pid:
             process.returncode = 0  # it outlives us on purpose: nobody waits for it here
             return True
         time.sleep(LOOK)
@@ -51,7 +51,7 @@ def start(registry: Path, run: str) -> bool:
 def keep(registry: Path, run: str) -> int:
     """Look after a run until it has ended; then write its report down."""
     known_runs = Registry(registry)
-    with known_runs.tended(run) as is_mine:
+    with known_runs.hold(run) as is_mine:
         if not is_mine:
             return 0  # somebody else does
         known = known_runs.read(run)
@@ -62,7 +62,7 @@ def keep(registry: Path, run: str) -> int:
     return 0
 
 
-def _stop_what_comes_back(known_runs: Registry, known: KnownRun, sight: Sight) -> None:
+def _stop_what_comes_back(known_runs: Registry, known: KnownRun, sight: ViewResult) -> None:
     """A host that was lost may only have been cut off, and nothing there says that the run is over."""
     until = time.monotonic() + RETURN_LIMIT
     while any(host.lost and not host.is_confirmed for host in sight.report.hosts) and time.monotonic() < until:

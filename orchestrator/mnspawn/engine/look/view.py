@@ -36,7 +36,7 @@ class ViewOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ViewResult:
     """What was seen.
 
     Attributes:
@@ -51,7 +51,7 @@ class Sight:
     errors: dict[str, HostError]
 
 
-def exit_status_of(sight: Sight) -> int:
+def exit_status_of(sight: ViewResult) -> int:
     """What a command that looked until the end exits with."""
     if sight.has_ended:
         return sight.report.exit_status

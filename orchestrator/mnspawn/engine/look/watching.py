@@ -31,7 +31,7 @@ from mnspawn_agent.protocol import messages
 
 from .ask import ask_on
 from .emergency import order_stops_after
-from .view import Sight, ViewOptions
+from .view import ViewOptions, ViewResult
 from .viewed_host import Glance
 
 UNKNOWN = "it knows nothing of the run any more"
@@ -51,7 +51,7 @@ class View:
         self._has_left = False
         self._bug: Exception | None = None
 
-    async def execute(self) -> Sight:
+    async def execute(self) -> ViewResult:
         """Look until there is nothing more to see; raises UsageError for a transport that is none."""
         self._loop = asyncio.get_running_loop()
         self._finished = asyncio.Event()
@@ -75,7 +75,7 @@ class View:
             report = self._machine.report()
             if self._has_ended:
                 self._audience.tell(seen.RunFinished(time.time(), known.run, report.exit_status, report.describe()))
-        return Sight(report, self._has_ended, self._has_left, self._errors)
+        return ViewResult(report, self._has_ended, self._has_left, self._errors)
 
     async def _watch(self, now: float) -> None:
         async with asyncio.TaskGroup() as group:
@@ -196,19 +196,19 @@ class View:
 
     async def _bury(self, glance: Glance, connection: Connection, reason: str) -> None:
         """End what still carries the mark of a pod that can't be stopped by its agent."""
-        is_clean, undead = False, list[tuple[int, str]]()
+        is_clean, survivors = False, list[tuple[int, str]]()
         run, limit = self._known.run, self._known.ssh.connect_timeout
         with contextlib.suppress(HostError):  # then nobody can say that nothing is left, and the report says so
             where = connection, glance.name, run, glance.index, self._python(glance), limit
-            is_clean = await join.reap(*where, undead.extend)
-        self._lose(glance, reason, self._loop.time(), is_clean, undead)
+            is_clean = await join.reap(*where, survivors.extend)
+        self._lose(glance, reason, self._loop.time(), is_clean, survivors)
 
-    def _lose(self, glance: Glance, reason: str, since: float, is_clean: bool, undead: join.Undead = ()) -> None:
+    def _lose(self, glance: Glance, reason: str, since: float, is_clean: bool, survivors: join.Survivors = ()) -> None:
         self._audience.tell(seen.HostLost(time.time(), glance.name, reason))
         glance.is_settled = glance.has_ended = True
         self._unsettled.discard(glance.index)
         self._errors.pop(glance.name, None)  # the report says it
-        self._machine.lost(glance.index, reason, since, is_clean, self._loop.time(), undead)
+        self._machine.lost(glance.index, reason, since, is_clean, self._loop.time(), survivors)
         self._act()
 
     async def _look(self, glance: Glance, connection: Connection) -> float:
@@ -359,18 +359,18 @@ class View:
 
     async def _end_stuck(self, glance: Glance, reason: str) -> None:
         """End an agent that does not do what it should, and what it has: the watcher says that it is gone, or lies."""
-        connection, is_clean, undead = glance.connection, False, list[tuple[int, str]]()
+        connection, is_clean, survivors = glance.connection, False, list[tuple[int, str]]()
         if connection is None:
             return  # the link broke: then its loss says what there is to say
         run, limit = self._known.run, self._known.ssh.connect_timeout
         with contextlib.suppress(HostError):  # as above, or the host does not answer
             where = connection, glance.name, run, glance.index, self._python(glance), limit
-            is_clean = await join.reap(*where, undead.extend)
+            is_clean = await join.reap(*where, survivors.extend)
         deadline = self._loop.time() + LAST_WORDS
         while not glance.has_ended and self._loop.time() < deadline:  # noqa: ASYNC110 - as elsewhere: no event for it
             await asyncio.sleep(RETRY_FIRST)
         if not glance.has_ended and glance.connection is connection:
-            self._lose(glance, reason, self._loop.time(), is_clean, undead)
+            self._lose(glance, reason, self._loop.time(), is_clean, survivors)
 
     # -- the user --------------------------------------------------------------------------------------------------
     @guarded

@@ -69,7 +69,7 @@ class Drive:
     async def execute(self) -> RunReport | LaunchPlan | Detached:
         """Do it all; raises as `api.run` says."""
         prepare.check_request(self._request, self._run)
-        self._cargo = prepare.load_cargo(self._request)
+        self._files = prepare.load_files(self._request)
         self._loop = asyncio.get_running_loop()
         self._audience = Audience(self._listeners, self.note_bug)
         if self._request.is_detached and self._request.sandbox:
@@ -175,7 +175,7 @@ class Drive:
         began = self._loop.time()
         lost_at = began if lost.kind == "eof" or self._vigil.awake.pause() else lost.last_heard
         if lost.kind in HOPELESS:
-            self._machine.condemn(link.index, lost.detail, lost_at, began)
+            self._machine.announce_loss(link.index, lost.detail, lost_at, began)
             self._act()
         else:
             self._audience.tell(seen.HostLinkLost(time.time(), link.name, lost.detail))
@@ -192,7 +192,7 @@ class Drive:
     def _lose(self, link: HostLink, verdict: Verdict, lost_at: float) -> None:
         link.is_settled = True
         self._audience.tell(seen.HostLost(time.time(), link.name, verdict.reason))
-        self._machine.lost(link.index, verdict.reason, lost_at, verdict.is_clean, self._loop.time(), verdict.undead)
+        self._machine.lost(link.index, verdict.reason, lost_at, verdict.is_clean, self._loop.time(), verdict.survivors)
         self._act()
 
     async def _let_agents_go(self) -> None:
@@ -272,8 +272,8 @@ class Drive:
                 self._take_hello(link, event)
             case said.Need(blobs):
                 for blob in blobs:
-                    if blob < len(self._cargo):
-                        link.send_blob(blob, self._cargo[blob].content)
+                    if blob < len(self._files):
+                        link.send_blob(blob, self._files[blob].content)
             case said.Prepared():
                 link.prepared = event
                 machine.phase(link.index, "prepared", now)
@@ -346,7 +346,7 @@ class Drive:
                 self._machine.laid_out(self._preparation.ranks)
                 for link in self._links:
                     link.session.expect(self._preparation.ranks[link.index])
-                    link.send_message(self._preparation.message(link.index, self._cargo))
+                    link.send_message(self._preparation.message(link.index, self._files))
             case actions.StartAll():
                 self._start_all()
             case actions.StopAll(grace, reason, is_hurried):

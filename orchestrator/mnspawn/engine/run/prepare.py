@@ -1,4 +1,4 @@
-"""From what hosts said to what they are asked to do: PREPARE, sites, grounds. Its only I/O is reading the script."""
+"""From what hosts said to what they are asked to do: PREPARE, sites, contexts. Its only I/O is reading the script."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ PROBE_PORT = 6070  # where endpoints usually are, so that a firewall that would 
 
 
 @dataclass(frozen=True, slots=True)
-class Cargo:
+class RunFile:
     """A file that every host needs.
 
     Attributes:
@@ -35,17 +35,17 @@ class Cargo:
     digest: str
 
     @classmethod
-    def of(cls, name: str, path: str | None, content: bytes) -> "Cargo":
+    def of(cls, name: str, path: str | None, content: bytes) -> "RunFile":
         return cls(name, path, content, hashlib.sha256(content).hexdigest())
 
 
-def load_cargo(request: RunRequest) -> tuple[Cargo, ...]:
+def load_files(request: RunRequest) -> tuple[RunFile, ...]:
     """The files of a run: the script first, if the program is one, then what the request brings along.
 
     Raises:
         UsageError: it is not here and can't be meant to be on the hosts, or it is no file.
     """
-    own = tuple(Cargo.of(name, None, content) for name, content in request.files)
+    own = tuple(RunFile.of(name, None, content) for name, content in request.files)
     if request.program.kind != "script":
         return own
     path = Path(request.program.target)
@@ -56,7 +56,7 @@ def load_cargo(request: RunRequest) -> tuple[Cargo, ...]:
             content = file.read(MAX_SCRIPT + 1)  # devices have no end
     except FileNotFoundError:
         if path.is_absolute():  # perhaps the hosts have it
-            return (Cargo(path.name, str(path), b"", ""), *own)
+            return (RunFile(path.name, str(path), b"", ""), *own)
         raise UsageError(
             f"expected a script, found no file {str(path)!r}",
             place="SCRIPT",
@@ -66,7 +66,7 @@ def load_cargo(request: RunRequest) -> tuple[Cargo, ...]:
         raise UsageError(f"can't read {path}: {exc.strerror}", place="SCRIPT") from exc
     if len(content) > MAX_SCRIPT:
         raise UsageError(f"expected a script of at most {MAX_SCRIPT >> 20} MiB, found more in {path}", place="SCRIPT")
-    return (Cargo.of(path.name, str(path.absolute()), content), *own)
+    return (RunFile.of(path.name, str(path.absolute()), content), *own)
 
 
 def check_request(request: RunRequest, run: str) -> None:
@@ -76,7 +76,9 @@ def check_request(request: RunRequest, run: str) -> None:
         UsageError: contracts, variables or arguments that can't be used.
     """
     site = layout.Site("host", "127.0.0.1", "", (1,))
-    launch_plan.build(spec_of(request, run), layout.assign([site], 1, 2), [launch_plan.Ground("python3", "/", "/")])
+    launch_plan.build(
+        spec_of(request, run), layout.assign([site], 1, 2), [launch_plan.HostContext("python3", "/", "/")]
+    )
     for host in request.hosts:
         environment_of(host)
     if isinstance(request.nproc, int):
@@ -87,8 +89,8 @@ def foresee(request: RunRequest) -> tuple[str, ...]:
     """What the plan will have to say of the variables that were given, as far as no host needs to be asked."""
     hosts = request.hosts or (Host(name="host"),)
     sites = [layout.Site(host.name, "unknown", "", (1, 2)) for host in hosts]
-    grounds = [launch_plan.Ground("python3", "/", "/", host_env=environment_of(host)) for host in hosts]
-    return launch_plan.build(spec_of(request, "run"), layout.assign(sites, 3, 4), grounds).notes
+    contexts = [launch_plan.HostContext("python3", "/", "/", host_env=environment_of(host)) for host in hosts]
+    return launch_plan.build(spec_of(request, "run"), layout.assign(sites, 3, 4), contexts).notes
 
 
 def prelude_question(request: RunRequest, host: Host) -> dict[str, Any] | None:
@@ -96,9 +98,9 @@ def prelude_question(request: RunRequest, host: Host) -> dict[str, Any] | None:
     lines = host.prelude or request.prelude
     if lines is None:
         return None
-    ground = launch_plan.Ground("python3", "/", "/", host_env=environment_of(host))
+    context = launch_plan.HostContext("python3", "/", "/", host_env=environment_of(host))
     sites = [layout.Site(host.name, "127.0.0.1", "", (PROBE_PORT,))]
-    (pod,) = launch_plan.build(spec_of(request, make_run_id()), layout.assign(sites, 1, 2), [ground]).pods
+    (pod,) = launch_plan.build(spec_of(request, make_run_id()), layout.assign(sites, 1, 2), [context]).pods
     return {
         "ask": "prelude",
         "lines": lines,
@@ -225,7 +227,7 @@ class Preparation:
             raise PlanRefused(unfit, hint=hint)
         return shares
 
-    def message(self, index: int, cargo: Sequence[Cargo]) -> dict[str, Any]:
+    def message(self, index: int, run_files: Sequence[RunFile]) -> dict[str, Any]:
         """PREPARE for one host."""
         request = self._request
         host = self._hosts[index]
@@ -244,7 +246,7 @@ class Preparation:
             argument_bytes=launch_plan.size_of(draft.argv),
             files=[
                 {"name": c.name, "path": c.path, "digest": c.digest, "size": len(c.content), "blob": blob}
-                for blob, c in enumerate(cargo)
+                for blob, c in enumerate(run_files)
             ],
             has_results=request.has_results,
             workdir=workdir or _here(),
@@ -271,20 +273,20 @@ class Preparation:
         Hosts look programs up in its environments, and run their preludes there.
         """
         first = self._request.start_port or PROBE_PORT
-        sites, grounds = [], []
+        sites, contexts = [], []
         for view, share, own, host in zip(self.views, self.shares, self.candidates, self._hosts, strict=True):
             address = own[0] if own else view.control
             interface = survey.interface_of(view, address)
             ports = tuple(min(first + number, 65535) for number in range(share.count))
             sites.append(layout.Site(view.name, address, interface, ports, share.devices, share.kind))
-            grounds.append(self._ground(host, view, view.facts.python or "python3", "/", "/", None))
+            contexts.append(self._context(host, view, view.facts.python or "python3", "/", "/", None))
         master = self._request.master_port or first
-        return launch_plan.build(spec_of(self._request, self._run), layout.assign(sites, master, first), grounds)
+        return launch_plan.build(spec_of(self._request, self._run), layout.assign(sites, master, first), contexts)
 
-    def _ground(
+    def _context(
         self, host: Host, view: survey.HostView, python: str, run_dir: str, workdir: str, script: str | None
-    ) -> launch_plan.Ground:
-        return launch_plan.Ground(
+    ) -> launch_plan.HostContext:
+        return launch_plan.HostContext(
             python,
             run_dir,
             workdir,
@@ -345,12 +347,12 @@ class Preparation:
         if unfit:
             raise PlanRefused(unfit, hint="name a network that all hosts share with --network")
         master, coordinator = answers[0].extra_ports[:2]
-        grounds = [
-            self._ground(host, view, a.python, a.run_dir, a.workdir, next(iter(a.files), None))
+        contexts = [
+            self._context(host, view, a.python, a.run_dir, a.workdir, next(iter(a.files), None))
             for a, view, host in zip(answers, self.views, self._hosts, strict=True)
         ]
         launch = launch_plan.build(
-            spec_of(self._request, self._run), layout.assign(sites, master, coordinator), grounds
+            spec_of(self._request, self._run), layout.assign(sites, master, coordinator), contexts
         )
         program = self._request.program
         for note in (*launch.notes, *contract.advice((program.target, *program.args), launch.layout)):

@@ -54,7 +54,7 @@ class Record:
             ssh=request.ssh,
         )
         try:
-            self._tending.enter_context(self._registry.tended(self._run))
+            self._tending.enter_context(self._registry.hold(self._run))
             self._registry.remember(known)
             self._has_begun = True
         except OSError as exc:

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from mnspawn.errors import UsageError
 
-from .base import Contract, Scene, Share, depict
+from .base import Contract, RunFacts, Share, facts_of
 from .interfaces import INTERFACES
 from .ours import OURS
 from .torchrun import advice
@@ -21,11 +21,11 @@ __all__ = [
     "SCRUBBED",
     "WATCHED",
     "Contract",
-    "Scene",
+    "RunFacts",
     "Share",
     "advice",
     "choose",
-    "depict",
+    "facts_of",
 ]
 
 

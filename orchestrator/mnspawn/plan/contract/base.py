@@ -11,7 +11,7 @@ LONGEST_LIST = 48_000
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class RunFacts:
     """One run as contracts see it. The joined texts are made once, not once per pod.
 
     Attributes:
@@ -41,7 +41,7 @@ class Scene:
         return f"{self.run_dirs[pod.node_rank].rstrip('/')}/{name}"
 
 
-def depict(
+def facts_of(
     run: str,
     layout: Layout,
     run_dirs: tuple[str, ...],
@@ -50,9 +50,9 @@ def depict(
     *,
     attempt: int = 0,
     max_restarts: int = 0,
-) -> Scene:
-    """The scene of a run whose layout is known."""
-    return Scene(
+) -> RunFacts:
+    """The facts of a run whose layout is known."""
+    return RunFacts(
         run=run,
         layout=layout,
         run_dirs=run_dirs,
@@ -83,11 +83,11 @@ class Share:
     files: tuple[tuple[str, str], ...] = ()
 
 
-def _nothing_shared(scene: Scene, pod: Pod) -> Share:
+def _nothing_shared(facts: RunFacts, pod: Pod) -> Share:
     return Share()
 
 
-def _nothing_own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
+def _nothing_own(facts: RunFacts, pod: Pod, worker: Worker) -> dict[str, str]:
     return {}
 
 
@@ -106,7 +106,7 @@ class Contract:
 
     name: str
     summary: str
-    shared: Callable[[Scene, Pod], Share] = _nothing_shared
-    own: Callable[[Scene, Pod, Worker], dict[str, str]] = _nothing_own
+    shared: Callable[[RunFacts, Pod], Share] = _nothing_shared
+    own: Callable[[RunFacts, Pod, Worker], dict[str, str]] = _nothing_own
     watched: tuple[str, ...] = ()
     scrubbed: tuple[str, ...] = ()

@@ -6,10 +6,10 @@ picks an interface by itself and may pick a bridge. Naming the interface that ow
 
 from mnspawn.plan.layout import Pod
 
-from .base import Contract, Scene, Share
+from .base import Contract, RunFacts, Share
 
 
-def _shared(scene: Scene, pod: Pod) -> Share:
+def _shared(facts: RunFacts, pod: Pod) -> Share:
     if not pod.interface:
         return Share()
     return Share(

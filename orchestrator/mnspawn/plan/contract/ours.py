@@ -2,7 +2,7 @@
 
 from mnspawn.plan.layout import Pod, Worker
 
-from .base import LONGEST_LIST, Contract, Scene, Share
+from .base import LONGEST_LIST, Contract, RunFacts, Share
 
 _HOSTS_FILE = "hosts"
 NAMES = frozenset(
@@ -14,22 +14,22 @@ NAMES = frozenset(
 )
 
 
-def _shared(scene: Scene, pod: Pod) -> Share:
+def _shared(facts: RunFacts, pod: Pod) -> Share:
     env = {
-        "MNSPAWN_RUN_ID": scene.run,
+        "MNSPAWN_RUN_ID": facts.run,
         "MNSPAWN_NODE_RANK": str(pod.node_rank),
-        "MNSPAWN_WORLD_SIZE": str(scene.world_size),
+        "MNSPAWN_WORLD_SIZE": str(facts.world_size),
         "MNSPAWN_LOCAL_WORLD_SIZE": str(len(pod.workers)),
         "MNSPAWN_HOST": pod.host,
-        "MNSPAWN_ATTEMPT": str(scene.attempt),
+        "MNSPAWN_ATTEMPT": str(facts.attempt),
     }
-    if len(scene.hosts) <= LONGEST_LIST:
-        return Share(env | {"MNSPAWN_HOSTS": scene.hosts})
-    env["MNSPAWN_HOSTS_FILE"] = scene.path(pod, _HOSTS_FILE)
-    return Share(env, files=((_HOSTS_FILE, scene.hosts.replace(",", "\n") + "\n"),))
+    if len(facts.hosts) <= LONGEST_LIST:
+        return Share(env | {"MNSPAWN_HOSTS": facts.hosts})
+    env["MNSPAWN_HOSTS_FILE"] = facts.path(pod, _HOSTS_FILE)
+    return Share(env, files=((_HOSTS_FILE, facts.hosts.replace(",", "\n") + "\n"),))
 
 
-def _own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
+def _own(facts: RunFacts, pod: Pod, worker: Worker) -> dict[str, str]:
     return {"MNSPAWN_RANK": str(worker.rank), "MNSPAWN_LOCAL_RANK": str(worker.local_rank)}
 
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from mnspawn.plan.layout import Pod, Worker
 
-from .base import LONGEST_LIST, Contract, Scene, Share
+from .base import LONGEST_LIST, Contract, RunFacts, Share
 
 _BACKUP_FILE = "paddle_env.json"
 
@@ -15,20 +15,20 @@ def _backup(endpoints: str) -> str:
     return json.dumps({"PADDLE_TRAINER_ENDPOINTS": endpoints})
 
 
-def _shared(scene: Scene, pod: Pod) -> Share:
+def _shared(facts: RunFacts, pod: Pod) -> Share:
     env = {
-        "PADDLE_TRAINERS_NUM": str(scene.world_size),
-        "PADDLE_GLOBAL_SIZE": str(scene.world_size),
+        "PADDLE_TRAINERS_NUM": str(facts.world_size),
+        "PADDLE_GLOBAL_SIZE": str(facts.world_size),
         "PADDLE_LOCAL_SIZE": str(len(pod.workers)),
-        "PADDLE_NNODES": str(len(scene.layout.pods)),
+        "PADDLE_NNODES": str(len(facts.layout.pods)),
     }
     defaults = _backend(pod.device_kind)
-    if len(scene.endpoints) <= LONGEST_LIST:
-        return Share(env | {"PADDLE_TRAINER_ENDPOINTS": scene.endpoints}, defaults)
-    env["PADDLE_BACKUP_ENV_PATH"] = scene.path(pod, _BACKUP_FILE)
+    if len(facts.endpoints) <= LONGEST_LIST:
+        return Share(env | {"PADDLE_TRAINER_ENDPOINTS": facts.endpoints}, defaults)
+    env["PADDLE_BACKUP_ENV_PATH"] = facts.path(pod, _BACKUP_FILE)
     # Paddle's C++ store never opens that file: it needs the address of rank 0 in the environment.
-    env["PADDLE_MASTER"] = scene.layout.pods[0].workers[0].endpoint
-    return Share(env, defaults, ((_BACKUP_FILE, _backup(scene.endpoints)),))
+    env["PADDLE_MASTER"] = facts.layout.pods[0].workers[0].endpoint
+    return Share(env, defaults, ((_BACKUP_FILE, _backup(facts.endpoints)),))
 
 
 def _backend(kind: str) -> dict[str, str]:
@@ -38,7 +38,7 @@ def _backend(kind: str) -> dict[str, str]:
     return {} if kind in ("gpu", "xpu") else {"PADDLE_DISTRI_BACKEND": "xccl", "PADDLE_XCCL_BACKEND": kind}
 
 
-def _own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
+def _own(facts: RunFacts, pod: Pod, worker: Worker) -> dict[str, str]:
     rank, local_rank = str(worker.rank), str(worker.local_rank)
     env = {
         "PADDLE_TRAINER_ID": rank,

@@ -4,12 +4,12 @@ import json
 
 from mnspawn.plan.layout import Pod, Worker
 
-from .base import Contract, Scene
+from .base import Contract, RunFacts
 
 
-def _own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
+def _own(facts: RunFacts, pod: Pod, worker: Worker) -> dict[str, str]:
     config = {
-        "cluster": {"worker": scene.endpoints.split(",")},
+        "cluster": {"worker": facts.endpoints.split(",")},
         "task": {"type": "worker", "index": worker.rank},
     }
     return {"TF_CONFIG": json.dumps(config, separators=(",", ":"))}

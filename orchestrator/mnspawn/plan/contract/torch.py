@@ -3,30 +3,30 @@
 from mnspawn.plan.layout import Pod, Worker
 
 from . import torchrun
-from .base import Contract, Scene, Share
+from .base import Contract, RunFacts, Share
 
 
-def _shared(scene: Scene, pod: Pod) -> Share:
-    address, port = scene.layout.rendezvous
+def _shared(facts: RunFacts, pod: Pod) -> Share:
+    address, port = facts.layout.rendezvous
     env = {
         "MASTER_ADDR": address,
         "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(scene.world_size),
+        "WORLD_SIZE": str(facts.world_size),
         "LOCAL_WORLD_SIZE": str(len(pod.workers)),
         "GROUP_RANK": str(pod.node_rank),
-        "GROUP_WORLD_SIZE": str(len(scene.layout.pods)),
+        "GROUP_WORLD_SIZE": str(len(facts.layout.pods)),
         "NODE_RANK": str(pod.node_rank),  # Lightning's word for GROUP_RANK
         "ROLE_NAME": "default",
-        "ROLE_WORLD_SIZE": str(scene.world_size),
-        "TORCHELASTIC_RUN_ID": scene.run,
-        "TORCHELASTIC_RESTART_COUNT": str(scene.attempt),
-        "TORCHELASTIC_MAX_RESTARTS": str(scene.max_restarts),
+        "ROLE_WORLD_SIZE": str(facts.world_size),
+        "TORCHELASTIC_RUN_ID": facts.run,
+        "TORCHELASTIC_RESTART_COUNT": str(facts.attempt),
+        "TORCHELASTIC_MAX_RESTARTS": str(facts.max_restarts),
         # TORCHELASTIC_USE_AGENT_STORE stays away: it tells rank 0 that somebody else hosts the store.
     }
     defaults = {
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
         "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
-        **torchrun.meeting(scene, pod),
+        **torchrun.meeting(facts, pod),
     }
     if not pod.has_accelerators:
         defaults["ACCELERATE_USE_CPU"] = "true"  # else Accelerate makes no group there: each rank trains alone
@@ -35,14 +35,14 @@ def _shared(scene: Scene, pod: Pod) -> Share:
     return Share(env, defaults)
 
 
-def _own(scene: Scene, pod: Pod, worker: Worker) -> dict[str, str]:
+def _own(facts: RunFacts, pod: Pod, worker: Worker) -> dict[str, str]:
     env = {
         "RANK": str(worker.rank),
         "LOCAL_RANK": str(worker.local_rank),
         "ROLE_RANK": str(worker.rank),
     }
-    if "TORCHELASTIC_ERROR_FILE" not in scene.given[pod.node_rank]:
-        env["TORCHELASTIC_ERROR_FILE"] = scene.path(pod, f"error.{worker.local_rank}.json")
+    if "TORCHELASTIC_ERROR_FILE" not in facts.given[pod.node_rank]:
+        env["TORCHELASTIC_ERROR_FILE"] = facts.path(pod, f"error.{worker.local_rank}.json")
     return env
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from mnspawn.plan.layout import Layout, Pod
 
-from .base import Scene
+from .base import RunFacts
 
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _FLAGS = ("standalone", "m", "module", "no-python", "run-path", "virtual-local-rank", "use-env")  # take no value
@@ -21,16 +21,16 @@ _TOLD = re.compile(r"--(node|rdzv)[_-](rank|endpoint)|--standalone")  # then som
 _ONE_NODE = ("1", "1:1")
 
 
-def meeting(scene: Scene, pod: Pod) -> dict[str, str]:
+def meeting(facts: RunFacts, pod: Pod) -> dict[str, str]:
     """Nothing where hosts have more ranks: then the ranks are the workers, and a torchrun in one is on its own.
 
     Nothing, too, for a torchrun that is told to stay on its host: these variables would make it wait for the others.
     """
-    if not scene.is_one_each or _is_local(scene.given[pod.node_rank]) or _has_local_launcher(scene.words):
+    if not facts.is_one_each or _is_local(facts.given[pod.node_rank]) or _has_local_launcher(facts.words):
         return {}
-    address, port = scene.layout.rendezvous
+    address, port = facts.layout.rendezvous
     return {
-        "PET_NNODES": str(len(scene.layout.pods)),
+        "PET_NNODES": str(len(facts.layout.pods)),
         "PET_NODE_RANK": str(pod.node_rank),
         "PET_MASTER_ADDR": f"[{address}]" if ":" in address else address,  # torchrun joins it and the port with a colon
         "PET_MASTER_PORT": str(port),

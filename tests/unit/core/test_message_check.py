@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnspawn.core import sense
+from mnspawn.core import message_check
+from mnspawn.core.message_check import MOVES, Phase, Speaker
 from mnspawn.core.run import RunMachine
-from mnspawn.core.sense import MOVES, Phase, Speaker
 from mnspawn.core.session import (
     Complete,
     Done,
@@ -120,7 +120,7 @@ def test_one_that_was_stopped_on_its_host_may_be_done_before_the_start() -> None
 
 
 def test_a_flood_of_notices_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sense, "MAX_NOTICED", 100)
+    monkeypatch.setattr(message_check, "MAX_NOTICED", 100)
     session, agent = running()
     events = told_by(session, *[messages.make(messages.NOTICE, text="x" * 9) for _ in range(99)], agent=agent)
     assert len(events) == 11
@@ -282,7 +282,7 @@ def tell(machine: RunMachine, event: SessionEvent, now: float) -> None:
         case Complete():
             machine.settled(0, now)
         case LinkLost(_, detail, last_heard):
-            machine.condemn(0, detail, last_heard, now)
+            machine.announce_loss(0, detail, last_heard, now)
             machine.lost(0, detail, last_heard, False, now)
         case _:
             pass

@@ -72,7 +72,7 @@ OF_TAILERS = frozenset((m.HELLO, m.FILE, m.NOTICE))
 BEGINS = {m.STARTED: "runs", m.NOT_STARTED: "ended"}
 
 
-class Sense:
+class MessageCheck:
     """What one host may say next, in one session."""
 
     def __init__(self, speaker: Speaker = Speaker.AGENT) -> None:
