@@ -110,6 +110,10 @@ _sizes = list_of(pair_of(is_stream, is_count), len(STREAMS))
 NEWER = frozenset([(EXITED, "raised")])  # fields that journals of earlier versions don't have
 _piece: Dict[str, Check] = {"rank": is_rank, "stream": is_stream, "offset": is_count, "count": is_count}
 
+OPTIONS: Dict[str, Check] = {  # of a run, used by agents alone: settings marked `for_agents`
+    "log_cap": or_none(is_count),
+}
+
 SHAPES: Dict[str, Dict[str, Check]] = {
     HELLO: {"protocol": is_int, "version": is_str, "facts": is_dict, "cached": is_bool},
     NEED: {"blobs": list_of(is_count, MAX_CARGO)},
@@ -176,10 +180,10 @@ SHAPES: Dict[str, Dict[str, Check]] = {
         "grace": is_seconds,
         "orphan_grace": or_none(is_seconds),
         "minds_silence": is_bool,  # False: only the end of the link means that the controller is gone
-        "log_cap": or_none(is_count),
         "python_version": or_none(list_of(is_count)),
         "stops_on_failure": is_bool,
         "about": is_dict,
+        **OPTIONS,
     },
     START: {
         "unset": list_of(is_text),

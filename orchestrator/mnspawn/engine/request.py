@@ -1,6 +1,6 @@
 """What a run is asked for, every value decided; and who listens to it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -52,7 +52,7 @@ class RunRequest:
         keeps_folder: the run's folders stay on the hosts for `logs`.
         agent: gives the agent of the one host, which was started before; None: hosts are sent theirs.
         share: how many workers and which devices each host gets, decided from all hosts' facts; None: by `nproc`.
-        log_cap: bytes of each stream that stay on the host, None for all.
+        for_agents: options that only agents use, by name: messages.OPTIONS.
         name: a label for people.
         registry: folder in which the run is remembered (registry.default_root); None: it is not.
         is_detached: leave when every rank runs; the run goes on.
@@ -90,7 +90,7 @@ class RunRequest:
     keeps_folder: bool = True
     agent: Callable[[], RemoteProcess] | None = field(default=None, repr=False)
     share: Callable[[Sequence[HostView]], Sequence[Share]] | None = field(default=None, repr=False)
-    log_cap: int | None = None
+    for_agents: Mapping[str, object] = field(default_factory=dict)
     name: str | None = None
     is_detached: bool = False
     registry: Path | None = None

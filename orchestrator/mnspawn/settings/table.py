@@ -36,6 +36,7 @@ class Option:
         panel: the heading under which --help shows it.
         is_flag: takes no value on the command line.
         is_repeatable: may be given several times.
+        is_for_agents: goes to every agent as it is, as a field of PREPARE (messages.OPTIONS).
     """
 
     name: str
@@ -47,6 +48,7 @@ class Option:
     flags: tuple[str, ...]
     is_flag: bool
     is_repeatable: bool
+    is_for_agents: bool
 
     @property
     def variable(self) -> str:
@@ -66,9 +68,10 @@ class Origin:
 
 
 def _option(
-    default: Any, parser: values.Parser, panel: str, metavar: str, text: str, short: str = "", repeatable: bool = False
-) -> Any:
-    declared = {"parser": parser, "panel": panel, "metavar": metavar, "help": text}
+    default: Any, parser: values.Parser, panel: str, metavar: str, text: str, short: str = "",
+    repeatable: bool = False, for_agents: bool = False,
+) -> Any:  # fmt: skip
+    declared = {"parser": parser, "panel": panel, "metavar": metavar, "help": text, "is_for_agents": for_agents}
     return field(default=default, metadata=declared | {"short": short, "repeatable": repeatable})
 
 
@@ -143,7 +146,7 @@ class Settings:
         None, values.path, "Output", "DIR", "Copies of what workers write, byte for byte, and a report, in DIR/RUN.")
     log_cap: int | None = _option(
         None, values.size, "Output", "SIZE",
-        "Of each stream, hosts keep the newest bytes only (10M, 2G); older ones go back to the disk.")
+        "Of each stream, hosts keep the newest bytes only (10M, 2G); older ones go back to the disk.", for_agents=True)
     events: Path | None = _option(
         None, values.path, "Output", "FILE|-", "Write every event as one line of JSON.")
     dry_run: bool = _option(

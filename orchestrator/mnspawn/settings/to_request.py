@@ -8,7 +8,7 @@ from mnspawn.errors import UsageError
 from mnspawn.plan.launch_plan import Program
 from mnspawn.transport.base import SshOptions
 
-from .table import Settings
+from .table import OPTIONS, Settings
 
 if TYPE_CHECKING:
     from mnspawn_inventory import Host, InventoryError, Selection
@@ -38,7 +38,7 @@ def request_of(settings: Settings, program: Program, hosts: "tuple[Host, ...]") 
         orphan_grace=settings.orphan_grace,
         transport=settings.transport,
         ssh=ssh_of(settings),
-        log_cap=settings.log_cap,
+        for_agents={option.name: getattr(settings, option.name) for option in OPTIONS if option.is_for_agents},
         name=settings.name,
     )
 

@@ -48,7 +48,7 @@ def test_a_dry_run_makes_no_copies(tmp_path: Path) -> None:
 def test_what_is_asked_of_the_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     request = request_of(resolved(detach=True, name="deep", log_cap="1M"), Program("script", "x.py"), ())
-    assert (request.is_detached, request.name, request.log_cap) == (True, "deep", 1 << 20)
+    assert (request.is_detached, request.name, request.for_agents["log_cap"]) == (True, "deep", 1 << 20)
     assert request.registry == tmp_path / "mnspawn" / "known"
 
 

@@ -258,10 +258,10 @@ class Preparation:
             grace=request.grace,
             orphan_grace=0.0 if request.ends_with_us else request.orphan_grace,
             minds_silence=not request.ends_with_us,
-            log_cap=request.log_cap,
             python_version=request.python_version and list(request.python_version),
             stops_on_failure=request.stops_on_failure,
             about=self._about,
+            **{**dict.fromkeys(messages.OPTIONS), **request.for_agents},
         )
 
     def _prelude_of(self, host: Host) -> str | None:
