@@ -44,6 +44,10 @@ class Operand:
     def is_glob(self) -> bool:
         return "*" in self.pattern or "?" in self.pattern
 
+    def label_of(self, name: str) -> str:
+        """One of its hosts, with the user and port that it says."""
+        return names.label_of(names.Endpoint(name, self.user, self.port))
+
 
 def parse(text: str, place: Origin | None, is_host: Callable[[str], bool]) -> list[Operand]:
     """Cut an expression into operands. `is_host` tells `a@b` of two hosts (DeepSpeed) from user a on host b.

@@ -1,9 +1,10 @@
-"""Which hosts take part: the options of a command line, else the allocation that it runs in."""
+"""Which hosts take part: those that the options of a command line name, else those of the allocation it runs in."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields as dataclass_fields
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from mnspawn_inventory import exposed, names, select
@@ -12,6 +13,7 @@ from mnspawn_inventory.draft import WAYS, Draft
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats import OWN, read_into, read_inventory
 from mnspawn_inventory.model import Host, Inventory, Selection
+from mnspawn_inventory.select import NO_PLACES, place_of
 
 PROJECT_FILE = "mnspawn.toml"
 
@@ -25,10 +27,16 @@ def resolve(
     include: str | None = None,
     exclude: str | None = None,
     limit: str | None = None,
+    places: Mapping[str, Origin] = NO_PLACES,
+    else_all: bool = False,
     environ: Mapping[str, str],
     cwd: str | os.PathLike[str] = ".",
 ) -> Selection:
-    """Find the hosts of a run, in rank order.
+    """Answer the question which hosts take part, in rank order.
+
+        chosen = resolve(hosts="gpu[01-16]", exclude="gpu07", environ=os.environ)
+
+    To choose among hosts that are at hand (those of a run, or of an inventory that was read) use `select.among`.
 
     Args:
         hosts: a host expression; names are looked up in the hostfile or inventory given, where they must be, else in
@@ -40,54 +48,58 @@ def resolve(
         include: keep only these hosts and devices.
         exclude: then drop these.
         limit: as `include`.
+        places: where options were given, by name, if not on the command line:
+            `{"hosts": Origin("MNSPAWN_HOSTS")}`. Errors name these places.
+        else_all: use all hosts of the user's and the project's own inventory where nothing else says which.
         environ: the controller's environment (XDG_CONFIG_HOME, SLURM_*, PBS_*, LSB_*, PADDLE_*).
         cwd: where relative files and the project's inventory are looked for.
 
     Returns:
-        The selection; `hosts` is empty only when no option was given and there is no allocation.
+        The hosts, what they come from, and notes for the user. `hosts` is empty only when no option was given and
+        there is neither an allocation nor, with `else_all`, an inventory that has hosts.
 
     Raises:
-        InventoryError: anything that was given can't be used; never a silent fallback.
+        InventoryError: anything that was given can't be used; never a silent fallback. Its `place` (an option, a
+            variable, or file:line:column) and its `text` are apart.
     """
-    place = _listing_option(hosts, ips)
+    at = partial(place_of, places=places)
     own = None if inventory is not None else read_own(environ, cwd)
-    known = _read(inventory, "--inventory", cwd) if inventory is not None else own
-    listed = _read(hostfile, "--hostfile", cwd, environ) if hostfile is not None else None
-    notes: tuple[str, ...] = ()
-    text = hosts if hosts is not None else ips
-    if text is not None and place is not None:
+    known = _read(inventory, at("inventory"), cwd) if inventory is not None else own
+    listed = _read(hostfile, at("hostfile"), cwd, environ) if hostfile is not None else None
+    given = listed if listed is not None else known if inventory is not None else None
+    if hosts is not None or ips is not None:
         within = _completed(listed, known) if listed is not None else known
-        is_strict = listed is not None or inventory is not None
-        if hosts is not None:
-            chosen = select.choose(text, within, place, strict=is_strict)
-        else:  # a name that is not there may be the address of one that is
-            chosen = _by_address(select.choose(text, within, place), within, place, strict=is_strict)
-        named = listed if listed is not None else known if inventory is not None else None
-        notes = named.notes if named is not None else ()
-        kind, source = ("hosts", "--hosts") if hosts is not None else ("ips", "--ips")
+        chosen = _written(hosts, ips, within, at, strict=given is not None)
+        notes = given.notes if given is not None else ()
+        kind = "hosts" if hosts is not None else "ips"
+        source = str(at(kind))
     else:
-        allocated = find_allocation(environ) if listed is None and inventory is None else None
-        explicit = listed if listed is not None else known if inventory is not None else allocated
-        if explicit is None:
-            _refuse_narrowing(include, exclude, limit)
+        found = given or find_allocation(environ) or (own if else_all and own is not None and own.hosts else None)
+        if found is None:
+            _refuse_narrowing(at, include=include, exclude=exclude, limit=limit)
             return Selection()
-        if not explicit.hosts:
-            raise InventoryError("no hosts", place=Origin(explicit.source), expected="at least one host")
-        within = explicit if explicit is known else _completed(explicit, known)
-        chosen, notes = within.hosts, explicit.notes
-        kind = "hostfile" if listed is not None else "inventory" if inventory is not None else explicit.format
-        source = explicit.source
-    chosen = select.narrow(
-        chosen,
-        within,
-        include=_option(include, "--include"),
-        exclude=_option(exclude, "--exclude"),
-        limit=_option(limit, "--limit"),
-    )
+        if not found.hosts:
+            raise InventoryError("no hosts", place=Origin(found.source), expected="at least one host")
+        within = found if found is known else _completed(found, known)
+        chosen, notes, source = within.hosts, found.notes, found.source
+        kind = "hostfile" if listed is not None else "inventory" if found is known else found.format
+    chosen = select.narrow(chosen, within, include=include, exclude=exclude, limit=limit, places=places)
     _check_usable(chosen)
     for host in chosen:
         host.check_slots()  # what says its slots may stand elsewhere than what says the most
     return Selection(chosen, kind, source, (*notes, *exposed.notes_of(chosen, cwd)))
+
+
+def _written(
+    hosts: str | None, ips: str | None, within: Inventory | None, at: Callable[[str], Origin], *, strict: bool
+) -> tuple[Host, ...]:
+    """The hosts that --hosts or --ips lists."""
+    if hosts is not None and ips is not None:
+        raise InventoryError("--hosts and --ips both list hosts", place=at("ips"), expected="one of them")
+    if hosts is not None:
+        return select.choose(hosts, within, at("hosts"), strict=strict)
+    # a name that is not there may be the address of one that is
+    return _by_address(select.choose(ips or "", within, at("ips")), within, at("ips"), strict=strict)
 
 
 def _check_usable(hosts: tuple[Host, ...]) -> None:
@@ -105,33 +117,21 @@ def _check_usable(hosts: tuple[Host, ...]) -> None:
         host.check_usable()
 
 
-def _option(value: str | None, name: str) -> tuple[str, Origin] | None:
-    return None if value is None else (value, Origin(name))
-
-
-def _listing_option(hosts: str | None, ips: str | None) -> Origin | None:
-    if hosts is not None and ips is not None:
-        raise InventoryError("--hosts and --ips both list hosts", place=Origin("--ips"), expected="one of them")
-    if hosts is not None:
-        return Origin("--hosts")
-    return Origin("--ips") if ips is not None else None
-
-
-def _refuse_narrowing(include: str | None, exclude: str | None, limit: str | None) -> None:
-    for option, value in (("--include", include), ("--exclude", exclude), ("--limit", limit)):
+def _refuse_narrowing(at: Callable[[str], Origin], **options: str | None) -> None:
+    for option, value in options.items():
         if value is not None:
             raise InventoryError(
                 "there are no hosts to choose from",
-                place=Origin(option),
+                place=at(option),
                 found=value,
                 hint="give --hosts, --hostfile or --inventory",
             )
 
 
-def _read(path: str, option: str, cwd: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Inventory:
+def _read(path: str, place: Origin, cwd: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Inventory:
     """Read the file that an option names; a scheduler's node file is read as the scheduler means it."""
     if not path:
-        raise InventoryError("no file name", place=Origin(option), found=path, expected="a file")
+        raise InventoryError("no file name", place=place, found=path, expected="a file")
     format_name = None
     for variable, name in (("PBS_NODEFILE", "pbs"), ("LSB_DJOB_HOSTFILE", "lsf")):
         if environ and environ.get(variable) == path:

@@ -15,6 +15,7 @@ from mnspawn_inventory.expression import Operand, parse, slots_and_devices
 from mnspawn_inventory.model import Host, Inventory
 
 NOWHERE = Inventory(())
+NO_PLACES: Mapping[str, Origin] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def choose(
         if there := known.find(name, operand):
             return there
         if strict:
-            raise unknown(_said(name, operand), known.names, inventory, place)
+            raise unknown(operand.label_of(name), known.names, inventory, place)
         return [Host(names.check_host(name, place), origins=() if place is None else (("name", place),))]
 
     operands = parse(expression, place, known.__contains__)
@@ -73,10 +74,6 @@ class Lookup:
             return exact or list(labelled)
         fitting = [host for host in (*exact, *labelled) if _fits(host, operand)]
         return fitting or exact
-
-
-def _said(name: str, operand: Operand) -> str:
-    return names.label_of(names.Endpoint(name, operand.user, operand.port))
 
 
 def _fits(host: Host, operand: Operand) -> bool:
@@ -116,13 +113,46 @@ def _decorate(host: Host, operand: Operand, place: Origin | None) -> Host:
     return replace(host, origins=kept + places, **given)  # type: ignore[arg-type]
 
 
+def among(
+    known: Inventory,
+    *,
+    hosts: str | None = None,
+    include: str | None = None,
+    exclude: str | None = None,
+    limit: str | None = None,
+    places: Mapping[str, Origin] = NO_PLACES,
+) -> tuple[Host, ...]:
+    """Choose among the hosts of an inventory (or of a run: `Inventory(run.hosts)`).
+
+    Args:
+        known: the hosts and groups to choose among; nothing else is looked up.
+        hosts: the expression that lists the hosts to keep, in its order; None keeps all.
+        include, exclude, limit: as in `narrow`.
+        places: where the options were given, by name, if not on the command line. Errors name these places.
+
+    Returns:
+        The hosts in the order of `hosts`, else in that of the inventory. They may have a `problem`.
+
+    Raises:
+        InventoryError: an option names what is not there, or no host is left.
+    """
+    kept = known.hosts if hosts is None else choose(hosts, known, place_of("hosts", places), strict=True)
+    return narrow(kept, known, include=include, exclude=exclude, limit=limit, places=places)
+
+
+def place_of(option: str, places: Mapping[str, Origin]) -> Origin:
+    """Where an option was given: its flag, if nothing else is said."""
+    return places.get(option, Origin(f"--{option}"))
+
+
 def narrow(
     hosts: Sequence[Host],
     inventory: Inventory | None,
     *,
-    include: tuple[str, Origin] | None = None,
-    exclude: tuple[str, Origin] | None = None,
-    limit: tuple[str, Origin] | None = None,
+    include: str | None = None,
+    exclude: str | None = None,
+    limit: str | None = None,
+    places: Mapping[str, Origin] = NO_PLACES,
 ) -> tuple[Host, ...]:
     """Keep the hosts (and devices) that --include and --limit name, then drop those that --exclude names.
 
@@ -132,10 +162,11 @@ def narrow(
         InventoryError: a name is not among the hosts, a device is not on its host, or nothing is left.
     """
     kept = tuple(hosts)
-    for option, apply in ((include, _keep), (limit, _keep), (exclude, _drop)):
-        if option is None:
+    steps = (("include", include, _keep), ("limit", limit, _keep), ("exclude", exclude, _drop))
+    for option, expression, apply in steps:
+        if expression is None:
             continue
-        expression, place = option
+        place = place_of(option, places)
         picked = _picked(expression, hosts, inventory, place)
         kept = tuple(host for one in kept if (host := apply(one, picked.get(one.name), place)) is not None)
         if not kept:
@@ -159,7 +190,7 @@ def _picked(
         if there:
             has = " and ".join(names.label_of(host.endpoint) for host in there)
             raise InventoryError("no host has such a user or port", place=place, found=operand.text, expected=has)
-        raise unknown(_said(name, operand), known.names, None, place)
+        raise unknown(operand.label_of(name), known.names, None, place)
 
     operands = parse(expression, place, known.__contains__)
     groups = inventory.groups if inventory else ()

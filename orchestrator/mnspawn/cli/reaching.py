@@ -90,19 +90,7 @@ def chosen_hosts(settings: Settings, *, else_all: bool = False) -> "tuple[Host, 
     Raises:
         UsageError: there are none, or what was given can't be used.
     """
-    if (
-        not settings.sandbox
-        and else_all
-        and not (settings.hosts or settings.ips or settings.hostfile or settings.inventory)
-    ):
-        from mnspawn_inventory.allocation import find_allocation
-        from mnspawn_inventory.resolve import read_own
-
-        from .commands.inventory import chosen
-
-        if find_allocation(os.environ) is None and (own := read_own(os.environ, ".")) is not None and own.hosts:
-            return chosen(own, None, settings.include, settings.exclude, settings.limit)
-    return hosts_of(settings, os.environ)
+    return hosts_of(settings, os.environ, else_all=else_all)
 
 
 def ssh_options(settings: Settings) -> SshOptions:

@@ -11,7 +11,7 @@ from mnspawn.transport.base import SshOptions
 from .table import OPTIONS, Settings
 
 if TYPE_CHECKING:
-    from mnspawn_inventory import Host, InventoryError, Selection
+    from mnspawn_inventory import Host, Selection
 
 NARROWING = ("include", "exclude", "limit")  # options that choose among hosts
 LISTS = ("hosts", "ips", "hostfile", "inventory", *NARROWING)  # options that the inventory reads
@@ -84,19 +84,23 @@ def hosts_of(settings: Settings, environ: Mapping[str, str]) -> "tuple[Host, ...
     return select_hosts(settings, environ).hosts
 
 
-def select_hosts(settings: Settings, environ: Mapping[str, str]) -> "Selection":
+def select_hosts(settings: Settings, environ: Mapping[str, str], *, else_all: bool = False) -> "Selection":
     """The hosts that take part, from the options or the allocation that we run in; never silently this machine.
+
+    Args:
+        else_all: all of the user's own inventory, where nothing says which.
 
     Raises:
         UsageError: there are none, or what was given can't be used.
     """
-    from mnspawn_inventory import InventoryError, resolve
+    from mnspawn_inventory import InventoryError, Origin, resolve
 
-    given = {name: getattr(settings, name) for name in LISTS}
+    given = {name: str(value) for name in LISTS if (value := getattr(settings, name)) is not None}
+    places = {name: Origin(settings.origin(name).place) for name in given}
     try:
-        selection = resolve(**{name: value and str(value) for name, value in given.items()}, environ=environ)
+        selection = resolve(**given, places=places, else_all=else_all, environ=environ)
     except InventoryError as exc:
-        raise UsageError(str(exc) if exc.place is None else _at_origin(exc, settings), hint=exc.hint) from exc
+        raise UsageError(exc.text, place=str(exc.place or "") or None, hint=exc.hint) from exc
     if not selection.hosts:
         from mnspawn_inventory.allocation import unread
 
@@ -112,13 +116,3 @@ def this_machine(data_address: str | None = None) -> "Host":
     from mnspawn_inventory import Host
 
     return Host(name=socket.gethostname(), data_address=data_address, transport="local")
-
-
-def _at_origin(error: "InventoryError", settings: Settings) -> str:
-    """The inventory knows options only; name the variable or file line where the option was really given."""
-    text = str(error)
-    for name in LISTS:
-        flag = f"--{name}"
-        if error.place is not None and error.place.source == flag and settings.origin(name).layer != "argument":
-            return f"{settings.origin(name)}{text.removeprefix(flag)}"
-    return text

@@ -1,6 +1,7 @@
 """What Ansible's variables say of a host: old and new names, ways through other hosts, templates, groups."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,9 +185,11 @@ UNREADABLE = "a\nb ansible_host=\"{{ hostvars['a'].x }}\"\nc ansible_user=me\n"
 def test_a_template_that_only_ansible_evaluates_stops_hosts_that_need_it(tmp_path: Path) -> None:
     (tmp_path / "i.ini").write_text(UNREADABLE)
     assert [host.name for host in read_inventory(tmp_path / "i.ini").hosts] == ["a", "b", "c"]
-    for more in ({"hosts": "a,c"}, {"exclude": "b"}, {"limit": "c"}):
+    used: list[dict[str, Any]] = [{"hosts": "a,c"}, {"exclude": "b"}, {"limit": "c"}]
+    for more in used:
         assert resolve(inventory="i.ini", environ={}, cwd=tmp_path, **more).hosts
-    for more in ({}, {"hosts": "b"}, {"limit": "b,c"}):
+    refused: list[dict[str, Any]] = [{}, {"hosts": "b"}, {"limit": "b,c"}]
+    for more in refused:
         with pytest.raises(InventoryError, match=r"^i\.ini:2:16: a template that only Ansible can evaluate"):
             resolve(inventory="i.ini", environ={}, cwd=tmp_path, **more)
 

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -150,8 +151,9 @@ def test_an_expression_gives_hosts_or_one_clear_error(expression: str) -> None:
 @given(expression=EXPRESSIONS)
 def test_narrowing_gives_some_of_the_hosts_or_one_clear_error(expression: str) -> None:
     for option in ("include", "exclude", "limit"):
+        narrowing: dict[str, Any] = {option: expression}
         try:
-            selection = resolve(hosts="a:4,b:2,gpu[01-03]", environ={}, **{option: expression})
+            selection = resolve(hosts="a:4,b:2,gpu[01-03]", environ={}, **narrowing)
         except InventoryError as error:
             check_told(error)
             continue

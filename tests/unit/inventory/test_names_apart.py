@@ -1,6 +1,7 @@
 """Several hosts of one address, by port or account: each has a short name of its own, and is found by what it is."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,7 @@ def test_lines_of_a_hostfile_with_other_ports_are_hosts_of_their_own(text: str, 
     ],
 )
 def test_hosts_of_an_inventory_are_chosen_by_name_or_by_user_and_port(
-    options: dict[str, str], expected: str, tmp_path: Path
+    options: dict[str, Any], expected: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "cluster.toml"
     path.write_text(
@@ -107,7 +108,7 @@ def test_hosts_of_an_inventory_are_chosen_by_name_or_by_user_and_port(
         ({"exclude": "me@10.0.0.5:40123"}, "--exclude: no such host among the hosts: found 'me@10.0.0.5:40123'"),
     ],
 )
-def test_a_port_or_user_that_no_host_has_is_told(options: dict[str, str], message: str, tmp_path: Path) -> None:
+def test_a_port_or_user_that_no_host_has_is_told(options: dict[str, Any], message: str, tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     path.write_text("root@10.0.0.5:40123\nroot@10.0.0.5:40124\n")
     with pytest.raises(InventoryError, match=message):

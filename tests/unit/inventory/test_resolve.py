@@ -1,11 +1,13 @@
 """Where the hosts of a run come from, and that nothing falls back in silence."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mnspawn_inventory import InventoryError, Selection, resolve
+from mnspawn_inventory import Host, Inventory, InventoryError, Origin, Selection, resolve
 from mnspawn_inventory.allocation import unread
+from mnspawn_inventory.select import among
 
 
 def names(selection: Selection) -> list[str]:
@@ -221,7 +223,7 @@ def test_paddles_cloud_starts_from_its_first_pod_only() -> None:
         ({"limit": "a"}, "--limit"),
     ],
 )
-def test_what_cannot_be_is_told_with_its_option_or_file(options: dict[str, str], place: str, tmp_path: Path) -> None:
+def test_what_cannot_be_is_told_with_its_option_or_file(options: dict[str, Any], place: str, tmp_path: Path) -> None:
     with pytest.raises(InventoryError) as raised:
         resolve(**options, environ={}, cwd=tmp_path)
     assert str(raised.value.place) == place
@@ -244,3 +246,31 @@ def test_secrets_are_looked_up_by_the_controller_and_shown_by_nobody(tmp_path: P
     with pytest.raises(InventoryError, match=r"i\.toml:2:\d+: the environment variable (TOKEN|NO) is not set"):
         host.environment({})
     assert host.environment({"TOKEN": "t", "NO": ""}) == {"A": "1", "T": "t", "F": "s3cret", "G": ""}
+
+
+def test_an_error_names_the_place_where_an_option_was_given(tmp_path: Path) -> None:
+    places = {"hosts": Origin("MNSPAWN_HOSTS"), "exclude": Origin("settings.toml", 3, 11)}
+    for options, place in (({"hosts": "a:0"}, "MNSPAWN_HOSTS"), ({"hosts": "a", "exclude": "b"}, "settings.toml:3:11")):
+        more: dict[str, Any] = options
+        with pytest.raises(InventoryError) as raised:
+            resolve(**more, places=places, environ={}, cwd=tmp_path)
+        assert str(raised.value.place) == place
+        assert place not in raised.value.text
+
+
+def test_all_hosts_of_the_own_inventory_take_part_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "mnspawn.toml").write_text("[hosts.a]\n[hosts.b]\n")
+    environ = {"HOME": str(tmp_path)}
+    assert names(resolve(else_all=True, exclude="a", environ=environ, cwd=tmp_path)) == ["b"]
+    assert names(resolve(else_all=True, environ=SLURM, cwd=tmp_path)) == ["n1", "n2", "m"]
+    assert resolve(environ=environ, cwd=tmp_path).hosts == ()
+    (tmp_path / "mnspawn.toml").write_text("")
+    assert resolve(else_all=True, environ=environ, cwd=tmp_path).hosts == ()
+
+
+def test_hosts_are_chosen_among_those_at_hand() -> None:
+    known = Inventory((Host("a"), Host("b"), Host("c")))
+    assert [host.name for host in among(known)] == ["a", "b", "c"]
+    assert [host.name for host in among(known, hosts="c,b,a", exclude="b")] == ["c", "a"]
+    with pytest.raises(InventoryError, match=r"^WORDS: no such host among the hosts: found 'd'"):
+        among(known, hosts="d", places={"hosts": Origin("WORDS")})

@@ -1,6 +1,7 @@
 """Host expressions: exactly the hosts that were meant, in the order in which they were written."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,7 +187,8 @@ def test_a_name_that_is_not_in_the_given_file_is_an_error_with_the_nearest_one(i
 def test_narrowing(
     option: str, expression: str, expected: list[tuple[str, int | None, tuple[int, ...] | None]], inventory: str
 ) -> None:
-    selection = resolve(inventory=inventory, environ={}, **{option: expression})
+    narrowing: dict[str, Any] = {option: expression}
+    selection = resolve(inventory=inventory, environ={}, **narrowing)
     assert [(host.name, host.slots, host.devices) for host in selection.hosts] == expected
 
 
@@ -204,6 +206,7 @@ def test_narrowing(
     ],
 )
 def test_narrowing_that_cannot_be_is_told(option: str, expression: str, message: str, inventory: str) -> None:
+    narrowing: dict[str, Any] = {option: expression}
     with pytest.raises(InventoryError, match=message) as raised:
-        resolve(inventory=inventory, environ={}, **{option: expression})
+        resolve(inventory=inventory, environ={}, **narrowing)
     assert str(raised.value.place) == f"--{option}"

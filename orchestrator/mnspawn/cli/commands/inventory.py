@@ -43,25 +43,11 @@ ExcludeOption = Annotated[str | None, typer.Option("--exclude", metavar="HOSTS",
 LimitOption = Annotated[str | None, typer.Option("--limit", metavar="HOSTS", help="Only these hosts.")]
 
 
-def chosen(
-    found: Inventory, hosts: list[str] | None, include: str | None, exclude: str | None, limit: str | None
-) -> tuple[Host, ...]:
-    """The hosts that the expression and the options choose."""
+def chosen(found: Inventory, hosts: list[str] | None, **narrowing: str | None) -> tuple[Host, ...]:
+    """The hosts that the words and the options choose."""
     from mnspawn_inventory import select
 
-    def option(value: str | None, name: str) -> tuple[str, Origin] | None:
-        return None if value is None else (value, Origin(name))
-
-    kept = found.hosts
-    if hosts:
-        kept = select.choose(",".join(hosts), found, Origin("HOSTS"), strict=True)
-    return select.narrow(
-        kept,
-        found,
-        include=option(include, "--include"),
-        exclude=option(exclude, "--exclude"),
-        limit=option(limit, "--limit"),
-    )
+    return select.among(found, hosts=",".join(hosts) if hosts else None, places={"hosts": Origin("HOSTS")}, **narrowing)
 
 
 # -- commands
@@ -84,7 +70,7 @@ def list_hosts(
     from mnspawn_inventory import fold as fold_names
 
     found = load(inventory, hostfile, format_name)
-    kept = chosen(found, hosts, include, exclude, limit)
+    kept = chosen(found, hosts, include=include, exclude=exclude, limit=limit)
     if as_json:
         print_json({"hosts": [shown_host(host) for host in kept]})
     elif fold:
@@ -135,7 +121,7 @@ def show(
 ) -> None:
     """Show everything that is said of hosts (by default of all), and where it is written."""
     found = load(inventory, hostfile, format_name)
-    kept = chosen(found, hosts, None, None, None)
+    kept = chosen(found, hosts)
     if as_json:
         documents = [
             {**shown_host(host), "origins": {field: str(place) for field, place in host.origins}} for host in kept
@@ -192,7 +178,7 @@ ssh-config or json.",
 
     found = load(inventory, hostfile, from_format)
     if hosts:
-        found = only(found, chosen(found, hosts, None, None, None))
+        found = only(found, chosen(found, hosts))
     for host in found.hosts:
         host.check_usable()
     text, notes = export_text(found, "json" if as_json else to)

@@ -94,8 +94,11 @@ def request_of(settings: Settings, program: Program, hosts: "tuple[Host, ...]") 
     )
 
 
-def hosts_of(settings: Settings, environ: Mapping[str, str]) -> "tuple[Host, ...]":
+def hosts_of(settings: Settings, environ: Mapping[str, str], *, else_all: bool = False) -> "tuple[Host, ...]":
     """The hosts that take part; says what is noteworthy about where they come from.
+
+    Args:
+        else_all: all of the user's own inventory, where nothing says which.
 
     Raises:
         UsageError: there are none, or what was given can't be used.
@@ -105,7 +108,7 @@ def hosts_of(settings: Settings, environ: Mapping[str, str]) -> "tuple[Host, ...
             if getattr(settings, name) is not None and settings.origin(name).layer == "argument":
                 raise UsageError("expected hosts to choose from, found a sandbox", place=f"--{name}")
         return ()
-    selection = compose.select_hosts(settings, environ)
+    selection = compose.select_hosts(settings, environ, else_all=else_all)
     for note in selection.notes:
         render.print_ours(told(note))
     return selection.hosts
