@@ -10,6 +10,7 @@ import sys
 import termios
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,7 +134,7 @@ def test_user_signals_reach_the_workers(cluster: Cluster, tmp_path: Path) -> Non
 def test_a_host_that_can_not_be_told_to_stop_is_named(make_cluster: Callable[..., Cluster], sleep: str) -> None:
     """F11, F03: nobody says that all is stopped when one host is out of reach; it stops itself all the same."""
     cluster = make_cluster(2)
-    with cluster.start_mnspawn(*PAIR, sleep) as running:
+    with cluster.start_mnspawn(*PAIR, sleep, notices_silence_soon=True) as running:
         running.wait_for(lambda: running.stdout.count("up") == 4)
         cluster["h2"].cut()
         running.interrupt()
@@ -147,20 +148,20 @@ def test_a_controller_that_slept_goes_on_where_it_was(cluster: Cluster, tmp_path
     """F03: a notebook that was closed for longer than a link's patience: both sides find each other again."""
     script = tmp_path / "count.py"
     script.write_text(
-        "import time\nfor number in range(130):\n    print('n', number, flush=True)\n    time.sleep(0.1)\n"
+        "import time\nfor number in range(60):\n    print('n', number, flush=True)\n    time.sleep(0.1)\n"
     )
     command = ["--hosts", "h1,h2", "--nproc-per-node", "1", "--orphan-grace", "600", str(script)]
-    with cluster.start_mnspawn(*command) as running:
+    with cluster.start_mnspawn(*command, notices_silence_soon=True) as running:
         running.wait_for(lambda: running.stdout.count(" n 3\n") == 2)
         running.send_signal(signal.SIGSTOP)
         spools = cluster["h1"].path("/root/.local/state/mnspawn/runs").glob("*/0/rank-0.out")
         spool = max(spools, key=lambda path: path.stat().st_mtime)
-        wait_until(lambda: "n 120\n" in spool.read_text(), 30, "more than 10 s of silence")
+        wait_until(lambda: "n 50\n" in spool.read_text(), 30, "more than 3 s of silence")
         running.send_signal(signal.SIGCONT)
         done = running.wait().check()
     for host, rank in (("h1", 0), ("h2", 1)):
         own = [line for line in done.stdout.splitlines() if line.startswith(f"[{host}:")]
-        assert own == [f"[{host}:{rank}] n {number}" for number in range(130)]
+        assert own == [f"[{host}:{rank}] n {number}" for number in range(60)]
 
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
@@ -298,7 +299,7 @@ def test_a_stopped_reader_keeps_nobody_from_leaving(
     """F51: `2>&1 | less` with endless output: three signals leave, even when nothing more can be written."""
     script = tmp_path / "endless.py"
     script.write_text(ENDLESS)
-    pipes = {"stdout": subprocess.PIPE}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE}
     if streams == "one pipe for both":
         pipes["stderr"] = subprocess.STDOUT
 

@@ -8,7 +8,6 @@ import pytest
 
 from tests.support import Cluster, wait_until
 
-SILENCE = 10.0  # seconds until a cut is noticed
 PROGRAM = """
 import os, sys, time
 rank = int(os.environ["RANK"])
@@ -29,7 +28,7 @@ def test_a_pod_that_ended_while_its_host_was_cut_off_is_told_from_its_folder(
     script = tmp_path / "train.py"
     script.write_text(PROGRAM)
     options = ("--hosts", "h1,h2", "--nproc-per-node", "1", "--orphan-grace", "600", "--grace", "1", "-v")
-    with cluster.start_mnspawn(*options, str(script), str(code)) as running:
+    with cluster.start_mnspawn(*options, str(script), str(code), notices_silence_soon=True) as running:
         running.wait_for(lambda: running.stdout.count("] up") == 2)
         if code == 0:
             cluster["h1"].write("/tmp/go", "")

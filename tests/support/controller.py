@@ -13,6 +13,7 @@ from tests.support.waiting import PATIENCE
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE_FOLDERS = ("orchestrator", "agent", "inventory")
 ENTRY = "import sys; from mnspawn.cli.main import main; sys.exit(main())"
+SHORT_SILENCE = "from mnspawn.engine import request; request.SILENCE_LIMIT = 3.0; "  # seconds
 
 
 class Controller:
@@ -54,9 +55,10 @@ class Controller:
         with self.start(*argv, **options) as running:
             return running.wait(timeout)
 
-    def start_mnspawn(self, *args: str, **options: Any) -> Running:
-        """Start the real command line."""
-        return self.start(sys.executable, "-c", ENTRY, *args, **options)
+    def start_mnspawn(self, *args: str, notices_silence_soon: bool = False, **options: Any) -> Running:
+        """Start the real command line; a link of its run counts as lost after three seconds of silence if asked for."""
+        entry = SHORT_SILENCE + ENTRY if notices_silence_soon else ENTRY
+        return self.start(sys.executable, "-c", entry, *args, **options)
 
     def mnspawn(self, *args: str, timeout: float = PATIENCE, **options: Any) -> Finished:
         """Run the real command line to its end."""

@@ -18,7 +18,8 @@ OUTPUT_HEAD = struct.Struct(">IBQd")  # rank, stream, offset, when it was seen o
 BLOB_HEAD = struct.Struct(">IQ")  # blob number, offset
 
 BEAT_INTERVAL = 2.0  # a quiet link is heard this often
-SILENCE_LIMIT = 10.0  # five beats missing: the link is lost
+MISSED_BEATS = 5  # in a row: the link is lost
+SILENCE_LIMIT = BEAT_INTERVAL * MISSED_BEATS  # until PREPARE gives the run's own
 STDERR = 2
 STDERR_RESERVE = 256 << 10  # stderr may go that far beyond the credit: nobody reading stdout must not hide what failed
 
@@ -74,7 +75,7 @@ class Channel:
 
     Args:
         now: monotonic seconds; every later `now` is of the same clock.
-        silence_limit: seconds without a byte after which the wire counts as lost.
+        silence_limit: seconds without a byte until the wire counts as lost; when short, beats come more often.
     """
 
     def __init__(self, now: float, silence_limit: float = SILENCE_LIMIT) -> None:
@@ -93,6 +94,10 @@ class Channel:
         self.clock_offset: Optional[float] = None
         self._attach(now)
 
+    @property
+    def _beat_interval(self) -> float:
+        return min(BEAT_INTERVAL, self.silence_limit / MISSED_BEATS)
+
     def _attach(self, now: float) -> None:
         self._decoder = framing.Decoder()
         self._urgent: List[bytes] = []
@@ -101,7 +106,7 @@ class Channel:
         self._peer_clock_at = 0.0
         self._has_peer_clock = False
         self._heard = now
-        self._beat_at = now + BEAT_INTERVAL
+        self._beat_at = now + self._beat_interval
         self._unacked_received = 0
         self._wants_beat = False
         self.is_lost = False
@@ -170,7 +175,7 @@ class Channel:
     def _encode_beat(self, now: float) -> bytes:
         self._wants_beat = False
         self._unacked_received = 0
-        self._beat_at = now + BEAT_INTERVAL
+        self._beat_at = now + self._beat_interval
         echo, held = (self._peer_clock, now - self._peer_clock_at) if self._has_peer_clock else (-1.0, 0.0)
         return framing.encode(framing.BEAT, 0, BEAT.pack(self._received_seq, now, echo, held, self.granted_to_peer))
 
@@ -269,7 +274,7 @@ class Channel:
             self.lose("silence", "no heartbeat for %.0f s" % (now - self._heard))
         elif now >= self._beat_at:
             self._wants_beat = True
-            self._beat_at = now + BEAT_INTERVAL  # also while the peer takes nothing: the driver must not spin
+            self._beat_at = now + self._beat_interval  # also while the peer takes nothing: the driver must not spin
 
     def lose(self, kind: str, detail: str) -> None:
         """Give the wire up; nothing that came after what is told so far counts."""
@@ -302,6 +307,11 @@ class Channel:
         self._awaits_sync = False
         self._urgent.extend(frame for _, frame in self._unacknowledged)
         self._events.append(Synced(message))
+
+
+def limit_of(silence_limit: Optional[float]) -> float:
+    """A channel's silence limit as PREPARE has it, where None stands for none."""
+    return float("inf") if silence_limit is None else silence_limit
 
 
 def _decode_object(body: framing.Body) -> Message:

@@ -179,7 +179,7 @@ SHAPES: Dict[str, Dict[str, Check]] = {
         "probes": list_of(pair_of(is_text, is_port), MAX_PROBES),
         "grace": is_seconds,
         "orphan_grace": or_none(is_seconds),
-        "minds_silence": is_bool,  # False: only the end of the link means that the controller is gone
+        "silence_limit": or_none(is_seconds),  # None: only the end of the link means that the controller is gone
         "python_version": or_none(list_of(is_count)),
         "stops_on_failure": is_bool,
         "about": is_dict,

@@ -159,6 +159,8 @@ class HostSession:
     # -- what we say -----------------------------------------------------------------------------------------------
     def send(self, message: dict[str, Any]) -> None:
         self._check.we_said(message)
+        if message["type"] == messages.PREPARE:
+            self._channel.silence_limit = channel.limit_of(message["silence_limit"])
         self._channel.send(message)
 
     def send_blob(self, blob: int, offset: int, chunk: bytes) -> None:

@@ -9,6 +9,7 @@ from mnspawn.core.survey import HostView, Share
 from mnspawn.events import Event
 from mnspawn.plan.launch_plan import Program
 from mnspawn.transport.base import RemoteProcess, SshOptions
+from mnspawn_agent.protocol.channel import SILENCE_LIMIT
 from mnspawn_inventory import Host
 
 
@@ -57,6 +58,7 @@ class RunRequest:
         registry: folder in which the run is remembered (registry.default_root); None: it is not.
         is_detached: leave when every rank runs; the run goes on.
         grace, timeout, orphan_grace: seconds; timeout None means none.
+        silence_limit: seconds without a byte from a host after which its link counts as lost, and the other way round.
         ends_with_us: for ranks on this machine that nobody else can reach: they end at once when this process ends.
             The link is a pipe between two processes, so that silence says nothing.
         handle_signals: SIGINT, SIGTERM and SIGHUP stop the run (once), kill it (twice), leave it (three times).
@@ -78,6 +80,7 @@ class RunRequest:
     grace: float = 10.0
     timeout: float | None = None
     orphan_grace: float = 20.0
+    silence_limit: float = field(default_factory=lambda: SILENCE_LIMIT)
     transport: str = "asyncssh"
     ssh: SshOptions = field(default_factory=SshOptions)
     ends_with_us: bool = False

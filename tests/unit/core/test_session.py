@@ -235,6 +235,16 @@ def test_silence_is_a_break() -> None:
     assert session.events() == [LinkLost("silence", "no heartbeat for 10 s", 0.0)]
 
 
+@pytest.mark.parametrize(("limit", "last"), [(3.0, 3.0), (None, 1e9)])
+def test_prepare_says_which_silence_is_a_break(limit: float | None, last: float) -> None:
+    session = HostSession(0.0, WINDOW)
+    session.send(conversation.prepare(silence_limit=limit))
+    session.on_time(last - 0.1)
+    assert not session.is_lost
+    session.on_time(last)
+    assert session.is_lost is (limit is not None)
+
+
 def test_after_a_break_the_agent_is_told_where_every_stream_goes_on() -> None:
     pair = Pair(ranks=[0, 4])
     pair.outputs(0, b"abc")

@@ -41,7 +41,7 @@ def preparation(count: int = 2, *hosts: Host, **options: Any) -> Preparation:
 
 def test_only_ranks_that_nobody_else_can_reach_end_at_once_with_their_controller() -> None:
     asked = [preparation(1, ends_with_us=ends, orphan_grace=30.0).message(0, ()) for ends in (True, False)]
-    assert [(one["orphan_grace"], one["minds_silence"]) for one in asked] == [(0.0, False), (30.0, True)]
+    assert [(one["orphan_grace"], one["silence_limit"]) for one in asked] == [(0.0, None), (30.0, 10.0)]
 
 
 # -- what goes along

@@ -17,7 +17,7 @@ def prepare(ranks: Sequence[int] = (0,), **changed: Any) -> dict[str, Any]:
         "run": "r1", "node_rank": 0, "ranks": list(ranks), "python": None, "command": None, "files": [],
         "prelude": None, "unset": [], "env": {}, "argument_bytes": 0,
         "has_results": False, "workdir": "/w", "is_workdir_required": False, "start_port": None, "master_port": None,
-        "extra_ports": 0, "probes": [], "grace": 1.0, "orphan_grace": 20.0, "minds_silence": True,
+        "extra_ports": 0, "probes": [], "grace": 1.0, "orphan_grace": 20.0, "silence_limit": 10.0,
         "log_cap": None, "python_version": None, "stops_on_failure": True, "about": {},
     }  # fmt: skip
     return messages.make(messages.PREPARE, **{**asked, **changed})

@@ -312,6 +312,14 @@ def test_ten_seconds_of_silence_are_a_loss() -> None:
     assert left.deadline is None
 
 
+def test_a_short_limit_makes_beats_come_more_often() -> None:
+    channel = Channel(0.0, silence_limit=1.0)
+    assert channel.deadline == 0.2
+    channel.on_time(0.2)
+    assert kinds_in(channel.data_to_send(0.2)) == [framing.BEAT]
+    assert channel.deadline == 0.4
+
+
 def test_a_side_without_a_limit_takes_any_silence() -> None:
     left, _ = pair()
     left.silence_limit = float("inf")

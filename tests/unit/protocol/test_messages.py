@@ -26,7 +26,7 @@ PREPARE: dict[str, Any] = {
     "probes": [["10.0.0.2", 6070]],
     "grace": 10.0,
     "orphan_grace": 20,
-    "minds_silence": True,
+    "silence_limit": 10,
     "log_cap": None,
     "python_version": [3, 11],
     "stops_on_failure": True,

@@ -275,8 +275,7 @@ class Agent(LinkServer):
     def _prepare(self, message: Dict[str, Any]) -> None:
         os.write(self._guardian_fd, ("%s %d\n" % (message["run"], message["node_rank"])).encode("ascii"))
         self._lifeline.orphan_grace = message["orphan_grace"]
-        if not message["minds_silence"]:
-            self._channel.silence_limit = float("inf")
+        self._channel.silence_limit = channel.limit_of(message["silence_limit"])
         try:
             self._supervisor = Supervisor(
                 message, self._channel.send, self._guardian, self._root, self._keep_alive, self._starter
