@@ -1,6 +1,6 @@
 """An inventory while it is being read: values collected with their places, then inherited. Does no I/O."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from mnspawn_inventory import fields, names
 from mnspawn_inventory.errors import InventoryError, Origin
@@ -67,7 +67,7 @@ class Values:
 class GroupDraft:
     """A group's own hosts, child groups and values."""
 
-    __slots__ = ("children", "hosts", "name", "origin", "priority", "values")
+    __slots__ = ("children", "hosts", "name", "origin", "values")
 
     def __init__(self, name: str, origin: Origin | None) -> None:
         self.name = name
@@ -75,7 +75,6 @@ class GroupDraft:
         self.hosts: dict[str, None] = {}
         self.children: dict[str, Origin | None] = {}
         self.values = Values()
-        self.priority = 1
 
 
 class Draft:
@@ -88,8 +87,6 @@ class Draft:
         self.notes: list[str] = []
         self.groups: dict[str, GroupDraft] = {}
         self._hosts: dict[str, tuple[Values, Origin | None]] = {}
-        # among groups of the same depth, which one wins: the later one here (Ansible: the later one in the alphabet)
-        self.order: Callable[[GroupDraft, int], object] = lambda group, index: (group.priority, index)
 
     def host(self, name: str, place: Origin | None) -> Values:
         """The host's values, the host made where it is new; the name is checked."""
@@ -133,8 +130,7 @@ class Draft:
         depths = self._depths()
         everything = self.groups.get(ALL)
         ranked = [group for group in self.groups.values() if group.name != ALL]
-        index = {group.name: position for position, group in enumerate(ranked)}
-        ranked.sort(key=lambda group: (depths[group.name], self.order(group, index[group.name])))
+        ranked.sort(key=lambda group: depths[group.name])  # of one depth, the later one in the file wins
         members = {group.name: self._members(group.name, {}) for group in ranked}
         inherited: dict[str, list[GroupDraft]] = {name: [everything] if everything else [] for name in self._hosts}
         for group in ranked:

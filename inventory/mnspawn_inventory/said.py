@@ -23,6 +23,17 @@ def settings_of(host: Host) -> dict[str, object]:
     return found
 
 
+def flat_settings(host: Host) -> dict[str, object]:
+    """What the inventory says of a host, with `env.NAME` and `labels.NAME` as keys."""
+    found: dict[str, object] = {}
+    for key, value in settings_of(host).items():
+        if isinstance(value, dict):
+            found.update({f"{key}.{name}": one for name, one in value.items()})
+        else:
+            found[key] = value
+    return found
+
+
 def reference(secret: SecretRef) -> dict[str, str]:
     """A secret as it is written in files: where it is kept, never what it is."""
     return {"env": secret.variable} if secret.variable else {"file": secret.file or ""}

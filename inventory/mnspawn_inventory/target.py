@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mnspawn_inventory.draft import Draft
-from mnspawn_inventory.editors import Document, open_document
+from mnspawn_inventory.editors import EDITED, Document, open_document
 from mnspawn_inventory.errors import InventoryError, Origin, for_shell
 from mnspawn_inventory.formats import OWN, check_format, read_decoded
 from mnspawn_inventory.formats.detect import detect, is_script
@@ -43,24 +43,29 @@ def change(
     format_name: str | None = None,
     create: bool = False,
 ) -> list[str]:
-    """Open the file, let `work` edit it, write it back. Gives what `work` gives.
+    """Open the file, let `work` edit it, write it back.
 
     Args:
         format_name: the file's format; by default found out, for a new file TOML.
         create: make the file when it is not there.
+
+    Returns:
+        What `work` returns.
 
     Raises:
         InventoryError: the file can't be edited, or `work` refuses; then it is as it was.
     """
     check_format(format_name, Origin("--format"))
     if path.is_dir():
-        raise InventoryError(
-            "a folder is read, not edited", place=Origin(str(path)), expected="a file", hint="name the file in it"
-        )
+        raise _refused("a folder is read, not edited", path)
     done: list[str] = []
 
     def changed(text: str) -> str:
-        document = open_document(text, str(path), _format_of(text, path, format_name))
+        found = _format_of(text, path, format_name)
+        if found not in EDITED:
+            option = "" if format_name is None else f" --format {format_name}"
+            raise _refused(f"files in the format {found} are read, not edited", path, option)
+        document = open_document(text, str(path), found)
         done.extend(work(document))
         return document.text()
 
@@ -68,17 +73,25 @@ def change(
     return done
 
 
+def _refused(message: str, path: Path, option: str = "") -> InventoryError:
+    """The error for what can't be edited, with the command that makes TOML of it."""
+    command = f"mnspawn inventory import {for_shell(path)}{option}"
+    return InventoryError(
+        message,
+        place=Origin(str(path)),
+        expected="a TOML inventory or a hostfile",
+        hint=f"{command} takes its hosts into your own inventory, where they can be edited"
+        if path.exists()
+        else "give a new inventory a name that ends in .toml",
+    )
+
+
 def _format_of(text: str, path: Path, format_name: str | None) -> str:
-    decoded = decode(text.encode(), str(path))
     if is_script(text[:4].encode(), path.exists() and os.access(path, os.X_OK)):
-        raise InventoryError(
-            "a program makes this inventory, and only it can change that",
-            place=Origin(str(path)),
-            hint=f"mnspawn inventory import {for_shell(path)} takes its hosts into an inventory that can be edited",
-        )
+        raise _refused("a program makes this inventory, and only it can change that", path)
     if format_name is not None:
         return format_name
-    return detect(path, decoded) if decoded.content.strip() or path.suffix else OWN
+    return detect(path, decode(text.encode(), str(path))) if text.strip() or path.suffix else OWN
 
 
 def _read(text: Text, path: Path, format_name: str) -> Inventory:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -224,7 +225,7 @@ def test_validate_tells_about_every_file(run: Run) -> None:
         (["add", "-i", str(SAMPLES / "ansible-dynamic.sh"), "x"], "a program makes this inventory"),
         (["add", "-i", "-", "x"], "--inventory: stdin is read, not edited"),
         (["add", "-i", str(SAMPLES), "x"], "a folder is read, not edited"),
-        (["add", "-i", str(SAMPLES / "ssh_config"), "x", "slots=2"], "can't hold slots"),
+        (["add", "-i", str(SAMPLES / "ssh_config"), "x"], "files in the format ssh-config are read, not edited"),
         (["add", "-i", "x.slurm", "--format", "slurm", "x"], "files in the format slurm are read, not edited"),
         (["frobnicate"], "frobnicate"),
     ],
@@ -392,11 +393,52 @@ def test_show_without_hosts_shows_all(run: Run) -> None:
     assert [host["name"] for host in run("show", "--hostfile", "hosts", "--json").json["hosts"]] == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("name", "words"), [("my hosts.sh", ["add", "x"]), ("my hosts", ["add", "--format", "slurm", "x"])]
-)
-def test_a_hint_can_be_pasted_whatever_the_files_name(name: str, words: list[str], run: Run) -> None:
-    Path(name).write_text("#!/bin/sh\necho '{}'\n" if name.endswith(".sh") else "a\n")
-    Path(name).chmod(0o755)
-    ran = run(*words, "-i", name)
-    assert f"hint: mnspawn inventory import '{name}' takes its hosts" in ran.err
+FOREIGN = {
+    "ansible.ini": "ansible-ini",
+    "ansible.yml": "ansible-yaml",
+    "ansible.json": "json",
+    "ansible-dynamic.sh": "a program makes this inventory, and only it can change that",
+    "ssh_config": "ssh-config",
+    "own.json": "json",
+    "nodes.slurm": "slurm",
+    "nodes.ips": "ips",
+    "folder": "a folder is read, not edited",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("words", [["add", "x"], ["set", "gpu01", "port=1"], ["remove", "gpu01"]], ids=lambda it: it[0])
+def test_a_foreign_file_is_not_edited_and_the_hint_makes_toml_of_it(words: list[str], name: str, run: Run) -> None:
+    path = Path(f"my {name}")
+    if name == "own.json":
+        path.write_text(run("export", "-i", str(SAMPLES / "mnspawn.toml"), "--to", "json").out)
+    elif name == "folder":
+        path.mkdir()
+        (path / "hosts").write_text("gpu01\ngpu02\n")
+    elif name in ("nodes.slurm", "nodes.ips"):
+        path.write_text("gpu[01-02]\n" if name == "nodes.slurm" else "10.0.0.1,10.0.0.2\n")
+        words = [*words, "--format", name.partition(".")[2]]
+    else:
+        path.write_bytes((SAMPLES / name).read_bytes())
+        path.chmod((SAMPLES / name).stat().st_mode)
+    before = path.read_bytes() if path.is_file() else None
+    ran = run(*words, "-i", str(path))
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith(f"mnspawn: {path}: ")
+    assert f"{FOREIGN[name]} are read, not edited" in ran.err or f": {FOREIGN[name]}" in ran.err
+    assert before is None or path.read_bytes() == before
+    command = shlex.split(ran.err.partition("hint: ")[2].partition(" takes its hosts")[0])
+    assert command[:3] == ["mnspawn", "inventory", "import"]
+    options = command[4:]
+    assert run(*command[2:]).status == 0
+    assert run("list", "--json").json == run("list", "-i", str(path), *options, "--json").json
+    if name != "nodes.ips":
+        edit = words if "--format" not in words else words[:-2]
+        assert run(*edit).status == 0
+
+
+def test_a_new_file_of_a_foreign_format_is_not_begun(run: Run) -> None:
+    ran = run("add", "a", "-i", "new.yml")
+    assert (ran.status, Path("new.yml").exists()) == (2, False)
+    assert "new.yml: files in the format ansible-yaml are read, not edited" in ran.err
+    assert "hint: give a new inventory a name that ends in .toml" in ran.err

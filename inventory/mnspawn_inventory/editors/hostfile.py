@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import ClassVar
 
 from mnspawn_inventory import nodeset
 from mnspawn_inventory.draft import Draft
-from mnspawn_inventory.editors.base import Asked, Document, Settings, wanted_of
+from mnspawn_inventory.editors.document import Asked, Document, Settings
 from mnspawn_inventory.formats import hostfile
 from mnspawn_inventory.model import Host, Inventory
 from mnspawn_inventory.names import endpoint_of, split_port
@@ -34,12 +33,11 @@ WRITTEN = {field: re.compile(rf"(\s+(?:{words})\s*=\s*)\S+") for field, words in
 class HostfileDocument(Document):
     """One hostfile that is being edited; the dialect stays what it is."""
 
-    fields: tuple[str, ...] | None = ("slots", "max_slots", "user", "port")
-    has_groups: ClassVar[bool] = False
+    holds: tuple[str, ...] | None = ("slots", "max_slots", "user", "port")
 
     def __init__(self, text: str, source: str, format_name: str) -> None:
         super().__init__(text, source, format_name)
-        self.fields = HELD.get(format_name, self.fields)
+        self.holds = HELD.get(format_name, self.holds)
         self._first = text
         self._lines = text.removesuffix("\n").split("\n") if text else []
 
@@ -58,7 +56,10 @@ class HostfileDocument(Document):
         self._lines += [self._line(name, settings) for one in asked for name, settings in one.each()]
 
     def _set_hosts(self, asked: Sequence[Asked]) -> None:
-        wanted = wanted_of(asked)
+        wanted: dict[str, dict[str, object]] = {}
+        for one in asked:
+            for host_name, settings in one.each():
+                wanted.setdefault(host_name, {}).update(settings)
         for index, (_, _, hosts) in self._hosts_of_lines():
             here = {host.name for host in hosts}
             if len(hosts) > 1 and here & wanted.keys() and not _is_one(here, wanted):
@@ -150,8 +151,7 @@ def _is_one(names: Collection[str], wanted: Mapping[str, Settings]) -> bool:
 class NodeFileDocument(Document):
     """A node file with a line for each slot (PBS, LSF)."""
 
-    fields = ("slots",)
-    has_groups: ClassVar[bool] = False
+    holds = ("slots",)
 
     def __init__(self, text: str, source: str, format_name: str) -> None:
         super().__init__(text, source, format_name)

@@ -3,13 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from mnspawn_inventory.editors.base import Asked, Document, Settings, nested, one_of
-from mnspawn_inventory.editors.check import flat
+from mnspawn_inventory.editors.document import Asked, Document, Settings, nested, one_of
 from mnspawn_inventory.editors.toml_surgery import comments_of, cut_tables, insert_tables, rename, written
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats import OWN, own
 from mnspawn_inventory.model import Group, Inventory
-from mnspawn_inventory.said import own_hosts, settings_of
+from mnspawn_inventory.said import flat_settings, own_hosts, settings_of
 from mnspawn_inventory.toml_text import RANGED, HostRun, group_settings, patterns, table_text, toml_key
 
 
@@ -62,7 +61,8 @@ class TomlDocument(Document):
                 self._merge_group(there[group.name], group, other)
         self._edit.is_merge = True
         for host in other.hosts:
-            (self._edit.changed if host.name in known else self._edit.added)[host.name] = flat(host)
+            self._edit.hosts[host.name] = flat_settings(host)
+        self._edit.added += [host.name for host in other.hosts if host.name not in known]
 
     def _merge_group(self, there: Group, group: Group, other: Inventory) -> None:
         listed = group_settings(group, other).get("hosts", [])

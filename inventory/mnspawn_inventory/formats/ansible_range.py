@@ -2,16 +2,13 @@
 
 import re
 import string
-from collections.abc import Iterable
 
-from mnspawn_inventory import names, nodeset
+from mnspawn_inventory import names
 from mnspawn_inventory.draft import MAX_HOSTS
 from mnspawn_inventory.errors import InventoryError, Origin
-from mnspawn_inventory.toml_text import patterns
 
 # a colon that is in no brackets cuts; "[::1]:22" has its address in them
 WITH_PORT = re.compile(r"((?:[^\[\]:]|\[[^\[\]]*\])+):([^\[\]:]*)")
-RANGE_OF_OURS = re.compile(r"\[([0-9]+)-([0-9]+)\]")
 RANGE = re.compile(r"\[([^\[\]:]*):([^\[\]:]*)(?::([^\[\]:]*))?\]")
 
 
@@ -27,20 +24,6 @@ def expand_pattern(pattern: str, place: Origin | None) -> tuple[list[str], int |
     if host.startswith("[") and names.is_ipv6(host[1:-1]):
         return [host[1:-1]], port
     return [names.check_host(name, place) for name in _expand(host, place)], port
-
-
-def patterns_of(hosts: Iterable[str]) -> list[str]:
-    """Names as short patterns in the same order."""
-    found = []
-    for pattern in patterns(hosts):
-        ranged = RANGE_OF_OURS.sub(r"[\1:\2]", pattern)
-        names_of_range = nodeset.expand(pattern, None)
-        try:
-            is_same = expand_pattern(ranged, None)[0] == names_of_range
-        except InventoryError:  # Ansible's numbers are of one length when they are padded
-            is_same = False
-        found += [ranged] if is_same else names_of_range
-    return found
 
 
 def _expand(pattern: str, place: Origin | None) -> list[str]:

@@ -83,7 +83,4 @@ def _host(table: dict[str, object], draft: Draft, document: Json, index: int, fo
         elif key in fields.FIELDS:
             values.set(key, raw, places.value(*here))
         else:
-            error = unknown_key(key, ["name", "groups", *fields.FIELDS, "env", "labels"], places.key(*here))
-            if not draft.is_lenient:
-                raise error
-            draft.notes.append(str(error))
+            raise unknown_key(key, ["name", "groups", *fields.FIELDS, "env", "labels"], places.key(*here))

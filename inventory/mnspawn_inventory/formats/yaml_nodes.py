@@ -36,12 +36,12 @@ def compose(text: Text) -> Any:
         raise InventoryError("not valid YAML: nested too deeply", place=Origin(text.source)) from None
 
 
-def dump(value: object, *, flow_style: bool = False) -> str:
+def dump(value: object) -> str:
     """A value as YAML for Ansible: text that looks like a template is marked as none (`!unsafe`), null is nothing."""
     import yaml
 
     text: str = yaml.dump(
-        value, Dumper=_dumper(), default_flow_style=flow_style, width=1 << 30, allow_unicode=True, sort_keys=False
+        value, Dumper=_dumper(), default_flow_style=False, width=1 << 30, allow_unicode=True, sort_keys=False
     )
     return text
 

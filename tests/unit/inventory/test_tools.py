@@ -292,62 +292,6 @@ def test_a_host_is_dialled_where_and_as_whom_ansible_dials_it(name: str, tool: T
         assert host.identity == theirs["identityfile"]
 
 
-EDITED = {
-    "hosts.ini": "[gpu]\nweb[01:03] http=80  # c\none x='a b'\n[gpu:vars]\nansible_user=u\n[top:children]\ngpu\n",
-    "hosts.yml": "top:\n  children:\n    gpu:\n      hosts:\n        web[01:03]: {http: 80}  # c\n        one:\n"
-    "      vars: {ansible_user: u}\n",
-    "hosts.json": '{"gpu": {"hosts": ["web01", "web02", "web03", "one"], "vars": {"ansible_user": "u"}}, '
-    '"top": {"children": ["gpu"]}, "_meta": {"hostvars": {"one": {"x": 1}}}}',
-}
-
-
-@pytest.mark.parametrize("name", EDITED)
-def test_what_we_edit_is_read_by_ansible_as_by_us(name: str, tool: Tool, tmp_path: Path) -> None:
-    from mnspawn_inventory.assign import parse_settings
-    from mnspawn_inventory.target import change
-
-    path = tmp_path / name
-    path.write_text(EDITED[name])
-    words = ["address=10.0.0.1", "identity=~/.ssh/a b", "env.A=it's 1", 'env.B="quoted" #no', "slots=2", "labels.n=01"]
-    change(path, lambda document: document.add(["new[1-2]", "lone"], parse_settings(words), []))
-    change(path, lambda document: document.add(["other"], {}, ["gpu", "fresh"]))
-    change(path, lambda document: document.set(["web02", "one"], parse_settings(["user=root", "jump=a,b:22"])))
-    change(path, lambda document: document.set(["@gpu"], parse_settings(["port=2222", "python=/opt/my python"])))
-    change(path, lambda document: document.remove(["web01"]))
-    if name != "hosts.yml":  # where the group's child is written in it
-        change(path, lambda document: document.remove(["@top"]))
-    shown = path
-    if name.endswith(".json"):  # Ansible takes it from a program only
-        shown = tmp_path / "script"
-        shown.write_text(f"#!/bin/sh\ncat {path}\n")
-        shown.chmod(0o755)
-    environ = {
-        "ANSIBLE_HOME": str(tmp_path / "home"),
-        "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local"),
-        "LC_ALL": "C.UTF-8",
-    }
-    listed = output_of(tool("ansible-inventory"), "-i", str(shown), "--list", environ=environ)
-    theirs = json.loads(listed[listed.index("{") : listed.rindex("}") + 1])
-    ours = read_inventory(path)
-    hosts = [host.name for host in ours.hosts]
-    assert sorted(hosts) == sorted(["web02", "web03", "one", "new1", "new2", "lone", "other"])
-    for host in ours.hosts:
-        variables = theirs["_meta"]["hostvars"].get(host.name, {})
-        assert {field: variables.get(name) for field, name in FIELDS.items()} == {
-            field: getattr(host, field) for field in FIELDS
-        }
-        assert {key: str(value) for key, value in variables.get("mnspawn_env", {}).items()} == dict(host.env)
-        assert variables.get("mnspawn_labels", {}) == dict(host.labels)
-        assert variables.get("ansible_ssh_common_args") == (f"-J {host.jump}" if host.jump else None)
-    for group in ours.groups:
-        assert members(theirs, group.name) == set(group.hosts)
-
-
-def members(theirs: dict[str, Any], name: str) -> set[str]:
-    group = theirs.get(name, {})
-    return set(group.get("hosts", [])).union(*(members(theirs, child) for child in group.get("children", [])))
-
-
 def test_what_we_export_to_ansible_is_what_ansible_reads(tool: Tool, tmp_path: Path) -> None:
     from mnspawn_inventory.export import export
 

@@ -1,14 +1,13 @@
-"""What the editors of all formats share: which hosts an edit is about, and the check of what came out. Text to text."""
+"""What both editors share: which hosts an edit is about, and the check of what came out. Text to text, no I/O."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from mnspawn_inventory.draft import ALL, Draft, did_you_mean
 from mnspawn_inventory.editors.check import Edit, check
-from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.errors import InventoryError, Origin, for_shell
 from mnspawn_inventory.formats import own, read_decoded
 from mnspawn_inventory.model import Host, Inventory
 from mnspawn_inventory.names import Endpoint, check_group, endpoint_of, is_plain, label_of, split_port
@@ -20,7 +19,7 @@ Settings = Mapping[str, object]  # field, "env.NAME" or "labels.NAME" -> value; 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Hosts that an edit is about, as they were written (a name, a range or a list), and what is said of them."""
+    """Hosts that an edit is about, as they were written (a name, a range or a list), and their settings."""
 
     target: str
     names: tuple[str, ...]
@@ -33,43 +32,28 @@ class Asked:
             yield name, one_of(self.settings, index, len(self.names), self.source)
 
 
-def wanted_of(asked: Sequence[Asked]) -> dict[str, dict[str, object]]:
-    """Every host that is asked for with its settings; later ones win."""
-    wanted: dict[str, dict[str, object]] = {}
-    for one in asked:
-        for name, said in one.each():
-            wanted.setdefault(name, {}).update(said)
-    return wanted
-
-
 class Document:
     """One inventory that is being edited; the class of a format says how its text is changed.
 
     Attributes:
-        format: the format's name.
-        fields: what the format can say of a host; None: everything.
-        has_groups: whether the format has groups of hosts.
+        holds: the fields that the format can hold, and then no groups; None: everything.
         inventory: what the text said before.
     """
 
-    fields: tuple[str, ...] | None = None
-    has_groups: ClassVar[bool] = True
+    holds: tuple[str, ...] | None = None
 
     def __init__(self, text: str, source: str, format_name: str) -> None:
         self.source = source
         self.format = format_name
         self.inventory = self.read(text)
+        self._names = {host.name for host in self.inventory.hosts}
         self._edit = Edit()
 
     def read(self, text: str) -> Inventory:
         """Read a text of this format; nothing at all is an inventory without hosts."""
         draft = Draft(self.source, self.format, is_lenient=True)
-        if self.has_content(text):
-            read_decoded(draft, Path(self.source), Text(self.source, text))
+        read_decoded(draft, Path(self.source), Text(self.source, text))
         return draft.finish()
-
-    def has_content(self, text: str) -> bool:
-        return bool(text.strip())
 
     def text(self) -> str:
         """The document as it is now.
@@ -86,78 +70,63 @@ class Document:
         return self.inventory
 
     def add(self, targets: Sequence[str], settings: Settings, groups: Collection[str] = ()) -> list[str]:
-        """Add hosts, each argument a name or a range. Gives the new names."""
-        self._check_held(settings, groups)
+        """Add hosts, each argument a name or a range. Returns the new names."""
         for group in groups:
             if check_group(group, Origin("--group")) == ALL:
                 raise InventoryError("every host is in the group all", place=Origin("--group"), found=group)
-        known = {host.name for host in self.inventory.hosts}
-        asked = [self._new(*one) for one in _named(targets, settings, self.inventory.hosts, self.source)]
+        if groups:
+            self._check_holds("groups")
+        asked = [
+            Asked(target, tuple(own.expand(target, Origin(self.source))), its_settings, self.source)
+            for target, its_settings in _named(targets, settings, self.inventory.hosts, self.source)
+        ]
         added: dict[str, dict[str, object]] = {}
         for one in asked:
-            for name, said in one.each():
-                if name in known or name in added:
-                    raise InventoryError(
-                        "the host is there already",
-                        place=Origin(self.source),
-                        found=name,
-                        expected="a new host",
-                        hint="mnspawn inventory set changes it",
-                    )
-                added[name] = said
+            self._check_holds(*one.settings)
+            for name, its_settings in one.each():
+                if name in self._names or name in added:
+                    raise _already_there(name, name, self.source)
+                added[name] = its_settings
         self._add(asked, list(dict.fromkeys(groups)))
-        self._edit.added.update(added)
+        self._edit.hosts.update(added)
+        self._edit.added.extend(added)
         self._edit.joined.update(groups)
         return list(added)
 
     def set(self, targets: Sequence[str], settings: Settings) -> list[str]:
-        """Set fields of hosts, ranges and @groups; None takes a field away. Gives what was changed."""
-        self._check_held(settings, ())
-        known = {host.name for host in self.inventory.hosts}
-        changed: list[str] = []
-        for target in targets:
-            if target.startswith("@"):
-                self._check_group(target[1:])
-                if not self.has_groups:
-                    raise self.refused("values of groups")
-                changed.append(target)
-                continue
-            asked = self._asked(target, settings)
-            self._check_hosts(asked.names, known)
-            changed.extend(asked.names)
-        for target in targets:
-            if target.startswith("@"):
-                self._set_group(target[1:], settings)
-                self._edit.set_groups.setdefault(target[1:], {}).update(settings)
-        asked_hosts = [self._asked(target, settings) for target in targets if not target.startswith("@")]
-        if asked_hosts:
-            self._set_hosts(asked_hosts)
-        for one in asked_hosts:
-            for name, said in one.each():
-                self._edit.changed.setdefault(name, {}).update(said)
-        return changed
+        """Set fields of hosts, ranges and @groups; None takes a field away. Returns what was changed."""
+        self._check_holds(*settings)
+        groups = self._groups(targets)
+        if groups:
+            self._check_holds("values of groups")
+        asked = [self._asked(target, settings) for target in targets if not target.startswith("@")]
+        for group in groups:
+            self._set_group(group, settings)
+            self._edit.groups.setdefault(group, {}).update(settings)
+        if asked:
+            self._set_hosts(asked)
+        for one in asked:
+            for name, its_settings in one.each():
+                self._edit.hosts.setdefault(name, {}).update(its_settings)
+        return [name for target in targets for name in self._listed(target)]
 
     def remove(self, targets: Sequence[str]) -> list[str]:
-        """Remove hosts from everywhere, and @groups, whose hosts stay. Gives what was removed."""
-        known = {host.name for host in self.inventory.hosts}
+        """Remove hosts from everywhere, and @groups, whose hosts stay. Returns what was removed."""
+        groups = self._groups(targets)
+        if groups:
+            self._check_holds("groups")
         removed: list[str] = []
-        groups: list[str] = []
         for target in targets:
-            if target.startswith("@"):
-                self._check_group(target[1:])
-                groups.append(target[1:])
-                removed.append(target)
-                continue
-            names = self._asked(target, {}).names
-            self._check_hosts(names, known)
-            known.difference_update(names)
-            removed.extend(names)
-        gone = {name for name in removed if not name.startswith("@")}
+            for name in self._listed(target):
+                if name in removed and not name.startswith("@"):
+                    raise InventoryError("no such host", place=Origin(self.source), found=name)
+                removed.append(name)
+        hosts = {name for name in removed if not name.startswith("@")}
         for group in groups:
             self._remove_group(group)
-        if gone:
-            self._remove_hosts(gone)
-        self._edit.removed.update(gone)
+        if hosts:
+            self._remove_hosts(hosts)
+        self._edit.removed.update(hosts)
         self._edit.removed_groups.update(groups)
         return removed
 
@@ -173,39 +142,39 @@ class Document:
         raise NotImplementedError
 
     def _set_group(self, name: str, settings: Settings) -> None:
-        raise self.refused("values of groups")
+        raise NotImplementedError
 
     def _remove_hosts(self, gone: Collection[str]) -> None:
         raise NotImplementedError
 
     def _remove_group(self, name: str) -> None:
-        raise self.refused("groups")
+        raise NotImplementedError
 
     # -- what they share
 
-    def refused(self, what: str) -> InventoryError:
-        """The error for what the format can't hold."""
-        return InventoryError(
-            f"a file in the format {self.format} can't hold {what}",
-            place=Origin(self.source),
-            expected=", ".join(self.fields or ()) or None,
-            hint="mnspawn inventory import makes a TOML inventory of it, which can",
-        )
-
-    def _check_held(self, settings: Settings, groups: Collection[str]) -> None:
-        for key in settings:
-            if self.fields is not None and key.partition(".")[0] not in self.fields:
-                raise self.refused(key)
-        if groups and not self.has_groups:
-            raise self.refused("groups")
+    def _check_holds(self, *keys: str) -> None:
+        """Raises InventoryError for the first of them that the format can't hold."""
+        for key in keys:
+            if self.holds is not None and key.partition(".")[0] not in self.holds:
+                command = f"mnspawn inventory import {for_shell(self.source)} --format {self.format}"
+                raise InventoryError(
+                    f"a file in the format {self.format} can't hold {key}",
+                    place=Origin(self.source),
+                    expected=", ".join(self.holds),
+                    hint=f"{command} takes its hosts into your own inventory, which can",
+                )
 
     def _asked(self, target: str, settings: Settings) -> Asked:
         """Hosts of the inventory, by their names or by the user and port that they have."""
         names = [self._known_as(name) for name in own.expand(target, Origin(self.source))]
+        for name in names:
+            if name not in self._names:
+                hint = did_you_mean(name, self._names)
+                raise InventoryError("no such host", place=Origin(self.source), found=name, hint=hint)
         return Asked(target if len(names) > 1 else names[0], tuple(names), settings, self.source)
 
     def _known_as(self, name: str) -> str:
-        if is_plain(name) or any(host.name == name for host in self.inventory.hosts):
+        if is_plain(name) or name in self._names:
             return name
         asked = endpoint_of(name)
         fitting = [
@@ -215,21 +184,33 @@ class Document:
         ]
         return fitting[0] if len(fitting) == 1 else name
 
-    def _new(self, target: str, settings: Settings) -> Asked:
-        self._check_held(settings, ())
-        return Asked(target, tuple(own.expand(target, Origin(self.source))), settings, self.source)
+    def _listed(self, target: str) -> tuple[str, ...]:
+        """The names of a target's hosts; a @group is itself."""
+        return (target,) if target.startswith("@") else self._asked(target, {}).names
 
-    def _check_hosts(self, names: Sequence[str], known: Collection[str]) -> None:
-        for name in names:
+    def _groups(self, targets: Sequence[str]) -> list[str]:
+        """The groups among the targets.
+
+        Raises:
+            InventoryError: one of them is not there.
+        """
+        known = [ALL, *(group.name for group in self.inventory.groups)]
+        groups = [target[1:] for target in targets if target.startswith("@")]
+        for name in groups:
             if name not in known:
                 hint = did_you_mean(name, known)
-                raise InventoryError("no such host", place=Origin(self.source), found=name, hint=hint)
+                raise InventoryError("no such group", place=Origin(self.source), found=f"@{name}", hint=hint)
+        return groups
 
-    def _check_group(self, name: str) -> None:
-        known = [ALL, *(group.name for group in self.inventory.groups)]
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise InventoryError("no such group", place=Origin(self.source), found=f"@{name}", hint=hint)
+
+def _already_there(written: str, name: str, source: str) -> InventoryError:
+    return InventoryError(
+        "the host is there already",
+        place=Origin(source),
+        found=written,
+        expected="a new host",
+        hint=f"mnspawn inventory set {name} changes it",
+    )
 
 
 def _named(
@@ -245,13 +226,7 @@ def _named(
         said = {name: value for name, value in (("user", one.user), ("port", one.port)) if value is not None}
         for name in own.expand(one.host, Origin(source)) if said else ():
             if Endpoint(name, one.user, one.port) in known:
-                raise InventoryError(
-                    "the host is there already",
-                    place=Origin(source),
-                    found=target,
-                    expected="a new host",
-                    hint=f"mnspawn inventory set {known[Endpoint(name, one.user, one.port)]} changes it",
-                )
+                raise _already_there(target, known[Endpoint(name, one.user, one.port)], source)
         others = [(other.user, other.port) for _, other in endpoints if other is not one and other.host == one.host]
         is_alone = not others and not any(
             name in taken or times[name] > 1 for name in own.expand(one.host, Origin(source))
