@@ -9,9 +9,9 @@ import pytest
 
 from mnspawn import errors, transport
 from mnspawn.engine.link.dial import dial
+from mnspawn.system.threads import in_daemon_thread
 from mnspawn.transport import SshOptions, Target
 from mnspawn.transport.config.ssh_config import SshConfig
-from mnspawn.transport.threads import in_daemon_thread
 from tests.support.waiting import PATIENCE, wait_until
 
 SHORT = 1.0  # seconds that a command which hangs is given

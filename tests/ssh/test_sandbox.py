@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn import temporary, transport
+from mnspawn import transport
 from mnspawn.errors import UsageError
 from mnspawn.sandbox.sandbox import PREFIX, Sandbox
+from mnspawn.system import temporary
 from mnspawn.transport import RemoteProcess, Transport
 from tests.support import wait_until, wait_until_async
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from mnspawn import temporary as leftovers
 from mnspawn.errors import UsageError
 from mnspawn.sandbox.sandbox import Sandbox
+from mnspawn.system import temporary as leftovers
 from mnspawn.transport import SshOptions, create
 
 PREFIX = "mnspawn-test-"
 HOLD = """
 import sys
-from mnspawn.temporary import Folder
+from mnspawn.system.temporary import Folder
 print(Folder(sys.argv[1]).path, flush=True)
 sys.stdin.read()
 """

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import TypeVar
 
 from mnspawn.api.runs import Listener
-from mnspawn.engine.link import interrupts
 from mnspawn.output.copies import LocalCopies
 from mnspawn.output.journal import EventsSink
 from mnspawn.output.painters import Look
 from mnspawn.output.sinks import ConsoleSink, OutputMode, Wording
 from mnspawn.settings.table import Settings
+from mnspawn.system import interrupts
 
 from .wording.run import EventWording, visible
 

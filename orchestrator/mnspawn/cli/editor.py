@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mnspawn import temporary as leftovers
+from mnspawn.system import temporary as leftovers
 from mnspawn_inventory import InventoryError, Origin
 from mnspawn_inventory.store import check_editable
 from mnspawn_inventory.target import replace_text

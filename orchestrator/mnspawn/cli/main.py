@@ -63,7 +63,7 @@ def _heed_no_signals() -> None:
 
 def _take_signals() -> Callable[[], None]:
     """A run's handlers stay to keep its result safe; gives what a process that goes on gets its own back with."""
-    from mnspawn.engine.link import interrupts
+    from mnspawn.system import interrupts
 
     before = interrupts.forget()
     return lambda: interrupts.restore(before)
@@ -113,7 +113,7 @@ def _shortage(error: BaseException) -> "UsageError | None":
     """This machine has no more files, processes or threads: no bug of ours, and no host's fault."""
     import errno
 
-    from mnspawn.transport.open_files import shortage
+    from mnspawn.system.open_files import shortage
 
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":  # a thread is one to the system
         error = OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TextIO
 
-from mnspawn.engine.link import interrupts
 from mnspawn.errors import MnspawnError, UsageError
 from mnspawn.report import RunReport
+from mnspawn.system import interrupts
 
 from .wording.run import counted, error_lines, summary, visible
 

@@ -22,9 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from mnspawn import temporary
 from mnspawn.errors import HostError, UsageError
-from mnspawn.transport import open_files
+from mnspawn.system import open_files, temporary
 from mnspawn.transport.base import SshOptions, Target
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 
 from mnspawn.errors import ChannelRefused, ConnectionClosed
+from mnspawn.system import open_files
 
-from . import open_files
 from .base import SshOptions, Target
 from .child import ChildProcess, end
 

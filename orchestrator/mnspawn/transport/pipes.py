@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from . import open_files
+from mnspawn.system import open_files
 
 UNKNOWN = 255  # a status that nobody could get, as ssh says it
 _CHUNK = 1 << 18  # four times what a pipe holds

@@ -8,8 +8,8 @@ import pytest
 
 from mnspawn.cli import main as entry
 from mnspawn.cli.main import guard
-from mnspawn.engine.link import interrupts
 from mnspawn.errors import AuthRefused, HostsUnusable, InternalError, PlanRefused, UsageError
+from mnspawn.system import interrupts
 from mnspawn_inventory import InventoryError, Origin
 
 

@@ -8,7 +8,7 @@ from mnspawn.api.background import Background
 from mnspawn.engine.request import RunRequest
 from mnspawn.errors import UsageError
 from mnspawn.plan.launch_plan import Program
-from mnspawn.transport.threads import in_daemon_thread
+from mnspawn.system.threads import in_daemon_thread
 from tests.support import PATIENCE
 
 

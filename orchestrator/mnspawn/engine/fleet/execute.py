@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from mnspawn.core import remote_command
 from mnspawn.engine.link.dial import dial
-from mnspawn.engine.link.interrupts import handled
 from mnspawn.engine.link.sites import Reached
 from mnspawn.errors import ChannelRefused, HostError, HostLost
+from mnspawn.system.interrupts import handled
 from mnspawn.transport.base import Connection, RemoteProcess
 
 KEPT = 8 << 20  # bytes of each stream of a host; more is for `--stream`, which keeps nothing

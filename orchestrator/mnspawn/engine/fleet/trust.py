@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from mnspawn.engine.link.dial import PER_SERVER, WINDOW
 from mnspawn.engine.link.sites import check_room, target_of
 from mnspawn.errors import HostError, HostKeyChanged
-from mnspawn.transport import open_files
+from mnspawn.system import open_files
+from mnspawn.system.threads import in_daemon_thread
 from mnspawn.transport.base import SshOptions
 from mnspawn.transport.config.pasting import Pasted
-from mnspawn.transport.threads import in_daemon_thread
 from mnspawn_inventory import Host
 
 if TYPE_CHECKING:

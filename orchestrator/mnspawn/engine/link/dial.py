@@ -9,9 +9,9 @@ from functools import partial
 
 from mnspawn.core.backoff import Backoff
 from mnspawn.errors import HostError
+from mnspawn.system.open_files import shortage
+from mnspawn.system.threads import in_daemon_thread
 from mnspawn.transport.base import Connection, Target, Transport
-from mnspawn.transport.open_files import shortage
-from mnspawn.transport.threads import in_daemon_thread
 
 WINDOW = 128  # hosts in all: one handshake costs about 3 ms of CPU here, and a file descriptor
 _LOOK_UP = 1.0  # seconds in which no host is done: those that are left have something slow

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from mnspawn.engine.request import RunRequest
 from mnspawn.errors import HostError, UsageError
-from mnspawn.transport import create, open_files
+from mnspawn.system import open_files
+from mnspawn.system.threads import in_daemon_thread
+from mnspawn.transport import create
 from mnspawn.transport.base import Connection, SshOptions, Target, Transport
 from mnspawn.transport.config.route import Router
-from mnspawn.transport.threads import in_daemon_thread
 from mnspawn_inventory import Host
 
 from .dial import dial, look_up

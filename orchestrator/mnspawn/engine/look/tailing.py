@@ -7,13 +7,14 @@ from functools import partial
 
 from mnspawn import events as seen
 from mnspawn.core import session as said
-from mnspawn.engine.link import interrupts, join
+from mnspawn.engine.link import join
 from mnspawn.engine.link.delivery import Audience
 from mnspawn.engine.link.link import RETRY_FIRST, RETRY_MOST, WINDOW_LEAST, WINDOW_MOST, WINDOW_TOTAL
 from mnspawn.engine.link.pump import pump
 from mnspawn.engine.link.sites import Reached, reach_hosts
 from mnspawn.engine.request import Listener
 from mnspawn.errors import HostError, HostsUnusable
+from mnspawn.system import interrupts
 from mnspawn.transport.base import Connection, SshOptions
 from mnspawn_agent.protocol import messages
 from mnspawn_inventory import Host

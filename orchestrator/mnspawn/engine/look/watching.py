@@ -15,7 +15,7 @@ from mnspawn import events as seen
 from mnspawn.core import actions
 from mnspawn.core import run as policy
 from mnspawn.core import session as said
-from mnspawn.engine.link import interrupts, join
+from mnspawn.engine.link import join
 from mnspawn.engine.link.clock import keep_time
 from mnspawn.engine.link.delivery import Audience
 from mnspawn.engine.link.guard import guarded
@@ -26,6 +26,7 @@ from mnspawn.engine.link.stuck_agents import outwait
 from mnspawn.engine.registry import KnownRun
 from mnspawn.engine.request import Listener
 from mnspawn.errors import HostError
+from mnspawn.system import interrupts
 from mnspawn.transport.base import Connection
 from mnspawn_agent.protocol import messages
 

@@ -12,7 +12,6 @@ from mnspawn import events as seen
 from mnspawn.core import actions
 from mnspawn.core import run as policy
 from mnspawn.core import session as said
-from mnspawn.engine.link import interrupts
 from mnspawn.engine.link.clock import keep_time
 from mnspawn.engine.link.delivery import OUTPUT_STREAMS, Audience
 from mnspawn.engine.link.guard import guarded
@@ -24,6 +23,7 @@ from mnspawn.engine.request import Listener, RunRequest
 from mnspawn.errors import ExitStatus, HostError, MnspawnError, NothingWritable, UsageError
 from mnspawn.plan.launch_plan import LaunchPlan
 from mnspawn.report import RunReport
+from mnspawn.system import interrupts
 from mnspawn.transport.base import Connection
 from mnspawn_agent.protocol import messages
 

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 
-from mnspawn.transport import open_files
+from mnspawn.system import open_files
 
 
 class Late(Exception):

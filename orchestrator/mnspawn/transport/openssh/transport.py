@@ -13,7 +13,6 @@ import signal
 import subprocess
 from collections.abc import Sequence
 
-from mnspawn import temporary
 from mnspawn.errors import (
     ChannelRefused,
     ConnectionClosed,
@@ -25,7 +24,7 @@ from mnspawn.errors import (
     TransportUnavailable,
     UsageError,
 )
-from mnspawn.transport import open_files
+from mnspawn.system import open_files, temporary
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.child import ChildProcess, end, leash
 from mnspawn.transport.config.names import UnsafeName, check_host, check_user

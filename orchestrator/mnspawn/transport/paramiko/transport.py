@@ -20,7 +20,7 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from mnspawn import errors
 from mnspawn.quoting import readable
-from mnspawn.transport import open_files
+from mnspawn.system import open_files
 from mnspawn.transport.base import SshOptions, Target
 from mnspawn.transport.config import route
 from mnspawn.transport.config.route import Hop

@@ -16,10 +16,10 @@ from typing import TypeVar
 
 from mnspawn import errors
 from mnspawn.quoting import quoted
-from mnspawn.transport import open_files
+from mnspawn.system import open_files
+from mnspawn.system.threads import in_daemon_thread
 from mnspawn.transport.config.match_exec import end, signal_group
 from mnspawn.transport.config.route import Hop
-from mnspawn.transport.threads import in_daemon_thread
 
 from . import addresses
 from .addresses import Address
