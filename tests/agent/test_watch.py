@@ -82,7 +82,7 @@ def test_times_of_a_pod_are_those_of_the_clock_that_holds_now(tmp_path: Path, ha
         (b'{"type":"exited","rank":0', "a line can't be read"),
         (b"[" * 100_000, "a line can't be read"),
         (b"7", "a line is no message"),
-        (b'{"type":"done","leftovers":[7],"swept":0,"sizes":[],"at":1.0}', "done: leftovers=[7]"),
+        (b'{"type":"done","leftovers":[-7],"swept":0,"sizes":[],"at":1.0}', "done: leftovers=[-7]"),
         (b'{"type":"sung"}', "unknown message 'sung'"),
     ],
 )

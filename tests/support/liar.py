@@ -129,5 +129,6 @@ def exited(rank: int, **changed: Any) -> dict[str, Any]:
     said = {
         "type": messages.EXITED, "rank": rank, "pid": 42, "code": 0, "at": time.monotonic(), "seconds": 1.0,
         "stopped": False, "killed": False, "outlived_term": False, "is_disk_full": False, "sizes": [], "tail": [],
+        "raised": None,
     }  # fmt: skip
     return {**said, **changed}

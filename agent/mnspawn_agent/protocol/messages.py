@@ -3,7 +3,7 @@
 hello -> prepare (-> need, blobs) -> prepared | refused -> start -> started, exited .. -> done -> finish
 """
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from .checks import (
     MAX_RANKS,
@@ -107,7 +107,7 @@ def _is_worker(value: Any) -> bool:
 
 _leftovers = list_of(pair_of(is_pid, is_line))  # pid, what keeps it alive
 _sizes = list_of(pair_of(is_stream, is_count), len(STREAMS))
-NEWER = frozenset([(EXITED, "raised")])  # fields that journals of earlier versions don't have
+ADDED: Dict[Tuple[str, str], Any] = {(EXITED, "raised"): None}  # what stands for fields that older journals lack
 _piece: Dict[str, Check] = {"rank": is_rank, "stream": is_stream, "offset": is_count, "count": is_count}
 
 OPTIONS: Dict[str, Check] = {  # of a run, used by agents alone: settings marked `for_agents`
@@ -228,6 +228,17 @@ def make(kind: str, **fields: Any) -> Message:
     return message
 
 
+def up_to_date(message: Message) -> Message:
+    """A message from a journal, which an older version may have written, with the fields of this version."""
+    for (kind, name), value in ADDED.items():
+        if message.get("type") == kind:
+            message.setdefault(name, value)
+    leftovers = message.get("leftovers")
+    if message.get("type") == DONE and isinstance(leftovers, list):  # 0.1.0 wrote pids without reasons
+        message["leftovers"] = [[pid, "outlived KILL"] if is_pid(pid) else pid for pid in leftovers]
+    return message
+
+
 def problem_of(message: Message) -> Optional[str]:
     """What is wrong with a message, or None."""
     kind = message.get("type")
@@ -237,8 +248,6 @@ def problem_of(message: Message) -> Optional[str]:
     wrong: List[str] = []
     for name, check in shape.items():
         if name not in message:
-            if (kind, name) in NEWER:
-                continue
             wrong.append("%s is missing" % name)
         elif not check(message[name]):
             wrong.append("%s=%s" % (name, shown(message[name])))

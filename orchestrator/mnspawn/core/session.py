@@ -303,7 +303,7 @@ class HostSession:
             message["is_disk_full"],
             tuple(message["tail"]),
             message["outlived_term"],
-            message.get("raised"),
+            message["raised"],
         )
         self._events.append(exited)
         self._waiting[exited.rank] = (exited, dict(message["sizes"]))

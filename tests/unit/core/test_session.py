@@ -77,7 +77,7 @@ class Pair:
 
 EXITED: dict[str, Any] = {
     "rank": 0, "pid": 42, "code": 0, "at": 5.0, "seconds": 4.0, "stopped": False, "killed": False,
-    "outlived_term": False, "is_disk_full": False, "sizes": [], "tail": ["bye"],
+    "outlived_term": False, "is_disk_full": False, "sizes": [], "tail": ["bye"], "raised": None,
 }  # fmt: skip
 
 

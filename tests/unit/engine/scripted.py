@@ -59,6 +59,7 @@ class ScriptedAgent:
         self.say(
             messages.EXITED, rank=self.number, pid=40 + self.number, code=code, at=time.monotonic(), seconds=1.0,
             stopped=stopped, killed=False, outlived_term=False, is_disk_full=False, sizes=[], tail=[],
+            raised=None,
         )  # fmt: skip
 
     def write_out(self, chunk: bytes, offset: int = 0) -> None:

@@ -60,6 +60,7 @@ class ModelAgent:
             messages.make(
                 messages.EXITED, rank=rank, pid=100 + rank, code=rank, at=0.0, seconds=1.0, stopped=False,
                 killed=False, outlived_term=False, is_disk_full=False, sizes=sizes, tail=[],
+                raised=None,
             )
         )  # fmt: skip
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from mnspawn_agent.protocol import messages
-from mnspawn_agent.protocol.messages import NEWER, SHAPES, is_file_name, is_token, make, problem_of
+from mnspawn_agent.protocol.messages import ADDED, SHAPES, is_file_name, is_token, make, problem_of, up_to_date
 
 PREPARE: dict[str, Any] = {
     "run": "r-1_A",
@@ -92,16 +92,22 @@ def test_a_good_message_is_taken(kind: str) -> None:
     assert problem_of(message) is None
 
 
-@pytest.mark.parametrize(("kind", "field"), [pair for pair in FIELDS if pair not in NEWER])
+@pytest.mark.parametrize(("kind", "field"), FIELDS)
 def test_a_message_without_one_of_its_fields_is_refused_by_name(kind: str, field: str) -> None:
     message = {name: value for name, value in GOOD[kind].items() if name != field}
     assert problem_of({**message, "type": kind}) == f"{kind}: {field} is missing"
 
 
-@pytest.mark.parametrize(("kind", "field"), sorted(NEWER))
-def test_a_field_that_earlier_versions_did_not_write_may_be_missing(kind: str, field: str) -> None:
+@pytest.mark.parametrize(("kind", "field"), sorted(ADDED))
+def test_a_field_that_older_versions_did_not_write_is_added(kind: str, field: str) -> None:
     message = {name: value for name, value in GOOD[kind].items() if name != field}
-    assert problem_of({**message, "type": kind}) is None
+    assert up_to_date({**message, "type": kind})[field] == ADDED[kind, field]
+    assert problem_of(up_to_date({**message, "type": kind})) is None
+
+
+@pytest.mark.parametrize("kind", sorted(SHAPES))
+def test_a_message_of_this_version_is_up_to_date(kind: str) -> None:
+    assert up_to_date(make(kind, **GOOD[kind])) == make(kind, **GOOD[kind])
 
 
 @pytest.mark.parametrize(("kind", "field"), FIELDS)

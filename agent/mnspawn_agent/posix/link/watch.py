@@ -238,7 +238,7 @@ def _read(line: bytes) -> Tuple[Dict[str, Any], Optional[str]]:
         return {}, "a line can't be read (%s)" % error
     if not isinstance(message, dict):
         return {}, "a line is no message"
-    return message, messages.problem_of(message)
+    return messages.up_to_date(message), messages.problem_of(message)
 
 
 def _clock_shift(plan: Dict[str, Any]) -> float:
