@@ -16,7 +16,8 @@ SUMMARY = "mnspawn: rank 0 failed: exit status 7 (host sandbox-1, local rank 0, 
 ENTRY = """
 import asyncio, os, signal, sys
 from mnspawn.cli import main as entry
-from mnspawn.engine.run import drive, interrupts
+from mnspawn.engine.run import drive
+from mnspawn.system import interrupts
 from mnspawn.output import sinks
 import mnspawn.cli.render as render
 import mnspawn.cli.commands.run as run

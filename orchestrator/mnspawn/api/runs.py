@@ -1,15 +1,16 @@
 """Runs a program on many hosts: the one way in for the command line, for people and for tools."""
 
+import os
 from collections.abc import Sequence
 
 from mnspawn.core.pods import Pod, PodStatus, sources_of
 from mnspawn.engine.look.ask import Answer
-from mnspawn.engine.look.view import ViewOptions, ViewResult
-from mnspawn.engine.registry import KnownRun
+from mnspawn.engine.look.view import ViewOptions, ViewResult, exit_status_of
+from mnspawn.engine.registry import KnownRun, Registry, default_root, pick
 from mnspawn.engine.request import Listener, RunRequest
 from mnspawn.engine.run.control import Control
 from mnspawn.engine.run.detaching import Detached
-from mnspawn.plan.launch_plan import LaunchPlan
+from mnspawn.plan.launch_plan import LaunchPlan, Program
 from mnspawn.report import RunReport
 from mnspawn.transport.base import SshOptions
 from mnspawn_inventory import Host
@@ -22,12 +23,20 @@ __all__ = [
     "Listener",
     "Pod",
     "PodStatus",
+    "Program",
+    "Registry",
     "RunRequest",
+    "SshOptions",
     "ViewOptions",
     "ViewResult",
     "ask",
+    "exit_status_of",
     "find_runs",
+    "look_after",
+    "pick",
     "plan",
+    "registry",
+    "remember_end",
     "run",
     "view",
 ]
@@ -106,3 +115,37 @@ async def find_runs(
         if not missing and len(places) == len(told[0].world):
             runs.append(from_pods(told, [places[node_rank] for node_rank in sorted(places)], ssh, transport))
     return sorted(runs, key=lambda known: -known.began), answers
+
+
+def registry() -> Registry:
+    """The runs that were started from this machine."""
+    return Registry(default_root(os.environ))
+
+
+def look_after(run: str) -> bool:
+    """Leave a process on this machine that stops a detached run when one of its ranks or hosts fails.
+
+    Returns:
+        Whether one does now: another process may have done so before; a new one can't always be started.
+    """
+    from mnspawn.engine.look import keeper
+
+    return registry().holder(run) is not None or keeper.start(default_root(os.environ), run)
+
+
+def remember_end(known: KnownRun, report: RunReport, *, is_better: bool = False) -> None:
+    """Write down how a run that is known here has ended, where nobody has done so yet; else what is new of lost hosts.
+
+    Args:
+        is_better: this report replaces one that is there.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    known_runs = registry()
+    if not known_runs.knows(known.run):
+        return
+    if is_better or known_runs.report(known.run) is None:
+        known_runs.write_report(known.run, report.describe())
+    else:
+        known_runs.add_news(known.run, report)

@@ -1,57 +1,15 @@
-"""The commands: which there are, and how a command line reaches one. Imports only the command that is called."""
+"""How a command line reaches a command. Imports only the command that is called."""
 
-import importlib
 import os
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from mnspawn.errors import UsageError
-from mnspawn.settings.table import OPTIONS, resolve
+from mnspawn.settings.table import resolve
 
 from . import argv as command_line
-
-PROGRAM = "mnspawn"
-COMPLETION = "_MNSPAWN_COMPLETE"  # in the environment when a shell asks what could come next
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command beside `run`: the module whose `app` is its typer application, imported when it is called."""
-
-    module: str
-    help: str
-
-
-COMMANDS: Mapping[str, Command] = {
-    "ps": Command("mnspawn.cli.commands.ps", "List runs."),
-    "status": Command("mnspawn.cli.commands.status", "Tell how a run stands."),
-    "logs": Command("mnspawn.cli.commands.logs", "Show what a run's ranks wrote."),
-    "tail": Command("mnspawn.cli.commands.tail", "Follow a run, or any files of hosts."),
-    "attach": Command("mnspawn.cli.commands.attach", "Take a run over."),
-    "detach": Command("mnspawn.cli.commands.detach", "Let go of a run."),
-    "stop": Command("mnspawn.cli.commands.stop", "Stop a run."),
-    "signal": Command("mnspawn.cli.commands.signal", "Send a signal to the ranks of a run."),
-    "report": Command("mnspawn.cli.commands.report", "Tell what happened in a run."),
-    "clean": Command("mnspawn.cli.commands.clean", "Remove what dead runs left on hosts."),
-    "inventory": Command("mnspawn.cli.commands.inventory", "Show, check, convert and edit lists of hosts."),
-    "hosts": Command("mnspawn.cli.commands.hosts", "Look at hosts before a run needs them, and learn their keys."),
-    "exec": Command("mnspawn.cli.commands.exec", "Run the same command once on every host."),
-}
-
-OF_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
-GENERAL = ("--help", "-h", "--version", "--install-completion", "--show-completion")
-TAKES_VALUE = {flag: not option.is_flag for flag, option in OF_FLAG.items()} | dict.fromkeys(GENERAL, False)
-
-
-def take_apart(words: Sequence[str]) -> command_line.CommandLine:
-    """Which command, which options, and what belongs to the program.
-
-    Raises:
-        UsageError: an unknown option, or one without its value.
-    """
-    return command_line.split(words, TAKES_VALUE, COMMANDS)
+from .table import COMPLETION, OF_FLAG, PROGRAM, TAKES_VALUE, load, take_apart
 
 
 def start(words: Sequence[str]) -> int:
@@ -82,13 +40,6 @@ def start(words: Sequence[str]) -> int:
     from .commands.run import perform
 
     return perform(resolve(command_line.read(line.options, OF_FLAG), os.environ), line.words)
-
-
-def load(name: str) -> Any:
-    """A command beside `run`, as typer builds it."""
-    import typer
-
-    return typer.main.get_command(importlib.import_module(COMMANDS[name].module).app)
 
 
 def call(command: Any, name: str, words: Sequence[str]) -> int:

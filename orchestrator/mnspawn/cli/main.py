@@ -134,10 +134,10 @@ def _wants_traceback(words: Sequence[str]) -> bool:
         return True
     from mnspawn.errors import UsageError
 
-    from . import app
+    from . import table
 
     try:
-        options = app.take_apart(words).options
+        options = table.take_apart(words).options
     except UsageError:  # not even the command line could be read: then that is what is told
         return False
     return any(option in ("-v", "--verbose") for option in options)

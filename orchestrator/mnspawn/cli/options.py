@@ -10,7 +10,7 @@ from mnspawn.errors import InternalError
 from mnspawn.settings import table as declared
 from mnspawn.settings.table import Option
 
-from .app import COMMANDS
+from .table import COMMANDS
 
 HELP = """Start one distributed program on many SSH hosts.
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mnspawn.api.runs import SshOptions
 from mnspawn.errors import UsageError
 from mnspawn.settings import to_request
 from mnspawn.settings.table import OPTION, Origin, Settings, resolve
-from mnspawn.transport.base import SshOptions
 
 from . import render
-from .commands.run import hosts_of
 from .options import parameter_of
 from .wording.run import visible
 
@@ -90,7 +89,7 @@ def chosen_hosts(settings: Settings, *, else_all: bool = False) -> "tuple[Host, 
     Raises:
         UsageError: there are none, or what was given can't be used.
     """
-    return hosts_of(settings, os.environ, else_all=else_all)
+    return to_request.hosts_of(settings, os.environ, else_all=else_all, on_note=render.print_note)
 
 
 def ssh_options(settings: Settings) -> SshOptions:

@@ -13,7 +13,7 @@ from mnspawn.errors import MnspawnError, UsageError
 from mnspawn.report import RunReport
 from mnspawn.system import interrupts
 
-from .wording.run import counted, error_lines, summary, visible
+from .wording.run import counted, error_lines, summary, told, visible
 
 _colours = "auto"  # what --color said
 LONGEST_VALUE = 300  # of a variable or an argument in --dry-run's text, in characters; --json has them whole
@@ -34,6 +34,11 @@ def print_summary(report: RunReport) -> None:
     A stopped reader is waited for, until a signal says that nobody wants to.
     """
     _print_ours(summary(report), lambda block: _write_while_waited_for(sys.stderr, block, report.has_left))
+
+
+def print_note(text: str) -> None:
+    """A line of ours on stderr."""
+    print_ours(told(text))
 
 
 def print_ours(lines: Iterable[str]) -> None:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from mnspawn.api import runs as api
-from mnspawn.api.runs import KnownRun, Listener, ViewOptions, ViewResult
-from mnspawn.engine.registry import Registry, default_root, pick
+from mnspawn.api.runs import KnownRun, Listener, ViewOptions, ViewResult, pick, registry
 from mnspawn.errors import HostError, HostsUnusable, UsageError
 from mnspawn.events import Event, Stream
 from mnspawn.output.sinks import ConsoleSink
@@ -57,11 +56,6 @@ def application(name: str, summary: str, command: Callable[..., int], epilog: st
 # -- finding
 
 
-def registry() -> Registry:
-    """The runs that were started from this machine."""
-    return Registry(default_root(os.environ))
-
-
 def asked_hosts(settings: Settings, *, is_required: bool = False) -> "tuple[Host, ...]":
     """The hosts that the command line names; none when it names none.
 
@@ -70,7 +64,7 @@ def asked_hosts(settings: Settings, *, is_required: bool = False) -> "tuple[Host
     """
     if not is_required and not any(_is_argument(settings, name) for name in LISTS):
         return ()
-    return to_request.select_hosts(settings, os.environ).hosts
+    return to_request.hosts_of(settings, os.environ)
 
 
 def find_run(word: str, settings: Settings, *, misses_one: bool = True) -> KnownRun:
@@ -171,22 +165,14 @@ def look(
 
 
 def remember_end(known: KnownRun, report: RunReport, *, is_better: bool = False) -> None:
-    """Write down how a run that is known here has ended, where nobody has done it yet or we know better; else what
-    is new of hosts that were lost."""
-    known_runs = registry()
-    if not known_runs.knows(known.run):
-        return
+    """As `api.remember_end`; a full disk here is no reason not to look at a run there."""
     try:
-        if is_better or known_runs.report(known.run) is None:
-            known_runs.write_report(known.run, report.describe())
-        else:
-            known_runs.add_news(known.run, report)
+        api.remember_end(known, report, is_better=is_better)
     except OSError as exc:
         say_forgotten(exc)
 
 
 def say_forgotten(error: OSError) -> None:
-    """A full disk here is no reason not to look at a run there."""
     say(f"the run is not remembered on this machine: {error.strerror or error}")
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from mnspawn.engine.look.tailing import Followed, Tail
+from mnspawn.api import files
+from mnspawn.api.files import Followed
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.settings import to_request
 from mnspawn.settings.table import Origin, Settings
@@ -41,10 +42,10 @@ def follow_files(settings: Settings, words: Sequence[str], lines: int | None) ->
     def on_file(number: int, host: str, path: str) -> None:
         console.label(number, host if has_one_each else visible(f"{host}:{path}"), path)
 
-    tail = Tail(followed, lines, [console], on_file, transport=settings.transport, ssh=to_request.ssh_of(settings))
+    ssh = to_request.ssh_of(settings)
 
     async def follow() -> bool:
-        await tail.execute()
+        await files.follow(followed, lines, [console], on_file, transport=settings.transport, ssh=ssh)
         return True
 
     is_refused = partial(has_refused, console, settings.output)
@@ -65,7 +66,7 @@ def followed_of(settings: Settings, words: Sequence[str]) -> list[Followed]:
     for word in words:
         hosts, pattern = split(word)
         wanted = replace(settings, hosts=hosts, origins={**settings.origins, "hosts": Origin("argument", "HOSTS")})
-        for host in to_request.select_hosts(wanted, os.environ).hosts:
+        for host in to_request.hosts_of(wanted, os.environ):
             key = host.name, host.endpoint
             known[key] = host
             patterns.setdefault(key, []).append(pattern)

@@ -1,6 +1,6 @@
 """From settings to a run: its program, its hosts, its request. For the command line and for Python alike."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from mnspawn.engine.request import RunRequest
@@ -11,7 +11,7 @@ from mnspawn.transport.base import SshOptions
 from .table import OPTIONS, Settings
 
 if TYPE_CHECKING:
-    from mnspawn_inventory import Host, Selection
+    from mnspawn_inventory import Host
 
 NARROWING = ("include", "exclude", "limit")  # options that choose among hosts
 LISTS = ("hosts", "ips", "hostfile", "inventory", *NARROWING)  # options that the inventory reads
@@ -79,20 +79,27 @@ def program_of(settings: Settings, words: Sequence[str]) -> Program:
     return Program(kind, words[0], tuple(words[1:]))
 
 
-def hosts_of(settings: Settings, environ: Mapping[str, str]) -> "tuple[Host, ...]":
-    """The hosts that take part; see `select_hosts`."""
-    return select_hosts(settings, environ).hosts
-
-
-def select_hosts(settings: Settings, environ: Mapping[str, str], *, else_all: bool = False) -> "Selection":
-    """The hosts that take part, from the options or the allocation that we run in; never silently this machine.
+def hosts_of(
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    else_all: bool = False,
+    on_note: Callable[[str], None] = lambda note: None,
+) -> "tuple[Host, ...]":
+    """The hosts that take part, from the options or the allocation that we run in; none where a sandbox is asked for.
 
     Args:
         else_all: all of the user's own inventory, where nothing says which.
+        on_note: takes a line for people about where hosts come from.
 
     Raises:
-        UsageError: there are none, or what was given can't be used.
+        UsageError: there are none (never silently this machine), or what was given can't be used.
     """
+    if settings.sandbox:
+        for name in NARROWING:
+            if getattr(settings, name) is not None and settings.origin(name).layer == "argument":
+                raise UsageError("expected hosts to choose from, found a sandbox", place=f"--{name}")
+        return ()
     from mnspawn_inventory import InventoryError, Origin, resolve
 
     given = {name: str(value) for name in LISTS if (value := getattr(settings, name)) is not None}
@@ -106,7 +113,9 @@ def select_hosts(settings: Settings, environ: Mapping[str, str], *, else_all: bo
 
         hint = unread(environ) or "--hosts a,b, --hostfile FILE, or --sandbox 2 to try it on this machine"
         raise UsageError("expected hosts to run on, found none", hint=hint)
-    return selection
+    for note in selection.notes:
+        on_note(note)
+    return selection.hosts
 
 
 def this_machine(data_address: str | None = None) -> "Host":

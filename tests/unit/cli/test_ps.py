@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mnspawn.api import listing
 from mnspawn.api.runs import KnownRun
-from mnspawn.cli.commands import ps
 from mnspawn.engine.registry import Registry, default_root
 from mnspawn_inventory import Host
 
@@ -21,7 +21,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
         known_runs.remember(KnownRun(f"{number:08d}", (Host(name="a"),), (1,), began=1000.0 + number))
         if number % 5:
             known_runs.write_report(f"{number:08d}", {"exit_status": number})
-    monkeypatch.setattr(ps, "ask_hosts", nobody_answers)
+    monkeypatch.setattr(listing, "ask_hosts", nobody_answers)
     return known_runs
 
 
@@ -39,7 +39,7 @@ def test_runs_that_are_not_shown_are_not_read(registry: Registry, monkeypatch: p
         return loads(text)
 
     monkeypatch.setattr(json, "loads", counted)
-    rows, left_out = ps.known_rows(3)
+    rows, left_out = listing.summaries(3)
     assert [(row.run, row.shown_state) for row in rows[:5]] == [
         ("00000049", "ended (49)"),
         ("00000048", "ended (48)"),
@@ -49,4 +49,4 @@ def test_runs_that_are_not_shown_are_not_read(registry: Registry, monkeypatch: p
     ]
     assert (len(rows), left_out) == (13, 37)
     assert count == 13 + 3  # their records, and the reports of those that have ended
-    assert [row.run for row in ps.known_rows(None)[0]] == [f"{number:08d}" for number in range(49, -1, -1)]
+    assert [row.run for row in listing.summaries(None)[0]] == [f"{number:08d}" for number in range(49, -1, -1)]

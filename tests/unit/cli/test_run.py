@@ -12,14 +12,14 @@ import pytest
 from mnspawn.api import runs as api
 from mnspawn.api.runs import Listener, RunRequest
 from mnspawn.cli import app, main
-from mnspawn.cli.commands.run import hosts_of, request_of
+from mnspawn.cli.commands.run import request_of
 from mnspawn.cli.options import build
 from mnspawn.errors import UsageError
 from mnspawn.events import Notice, RunStarting, Stream, WorkerOutput
 from mnspawn.plan.launch_plan import Program
 from mnspawn.report import RunReport
 from mnspawn.settings import table as settings
-from mnspawn.settings.to_request import program_of
+from mnspawn.settings.to_request import hosts_of, program_of
 
 
 class Engine:

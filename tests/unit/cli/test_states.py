@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from mnspawn.api import listing
 from mnspawn.api.runs import KnownRun
 from mnspawn.cli import render
 from mnspawn.cli.commands import ps
@@ -135,7 +136,7 @@ LONG = KnownRun("1a2b3c4d", (Host(name="a"),), (1,), program={"target": "train.p
 
 
 def test_a_command_line_of_a_quarter_of_a_megabyte_is_cut_wherever_it_stands_among_words() -> None:
-    row = ps.Row("1a2b3c4d", None, "running", None, 1.0, ("a",), 1, LONG.command_line)
+    row = listing.RunSummary("1a2b3c4d", None, "running", None, 1.0, ("a",), 1, LONG.command_line)
     assert [len(line) for line in ps.table([row], 100).splitlines()][1] == 100
     told = ps.table([row])
     assert len(told.splitlines()[1]) < 400
@@ -179,7 +180,7 @@ def test_pods_of_hosts_make_runs() -> None:
         ("a", pod("two", 0, is_alive=False, at=2.0)),
         ("a", pod("seen twice", 0, is_alive=True, is_here=False)),
     ]
-    rows = ps.rows_of(pods)
+    rows = listing.summaries_of(pods)
     assert [(row.run, row.state, row.hosts, row.ranks) for row in rows] == [
         ("two", "ended", ("a",), 4),
         ("one", "running", ("a", "b"), 4),
@@ -202,9 +203,9 @@ def test_pods_of_hosts_make_runs() -> None:
 )
 def test_hosts_tell_how_a_run_ended(codes: list[tuple[int | None, bool]], stop: str | None, status: int | None) -> None:
     pods = [PodStatus("done", stop, (RankStatus(0, code, is_stopped),)) for code, is_stopped in codes]
-    assert ps.status_of(pods) == status
-    assert ps.status_of([pods[0], replace(pods[1], state="running")]) is None  # it was switched off
-    assert ps.status_of([pods[0], None]) is None
+    assert listing.status_of(pods) == status
+    assert listing.status_of([pods[0], replace(pods[1], state="running")]) is None  # it was switched off
+    assert listing.status_of([pods[0], None]) is None
 
 
 def test_ranks_are_chosen_by_number_and_by_host() -> None:

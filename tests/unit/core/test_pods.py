@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mnspawn.api import listing
 from mnspawn.cli.commands import clean, ps
 from mnspawn.cli.wording.states import overview
 from mnspawn.core import pods
@@ -35,7 +36,7 @@ def test_an_honest_pod_is_read_with_all_that_is_asked_of_it() -> None:
     (pod,) = Pods.read([POD]).pods
     assert (pod.run, pod.node_rank, pod.world, pod.name, pod.program) == ("1a2b3c4d", 0, (2,), "deep", PROGRAM)
     assert (pod.began, pod.grace, pod.is_here, pod.is_alive) == (1.7e9, 5.0, True, False)
-    assert ps.status_of([pod.status]) == 0
+    assert listing.status_of([pod.status]) == 0
 
 
 def test_what_was_not_written_down_has_a_default() -> None:
@@ -97,7 +98,7 @@ def test_a_pod_of_no_time_is_none() -> None:
 def test_whatever_a_host_answers_is_refused_in_words_or_harmless(said: Any, cleaned: Any, order: Any) -> None:
     read = Pods.read(said)
     assert all(len(problem) < 400 for problem in read.problems)
-    rows = ps.rows_of([("h1", pod) for pod in read.pods])
+    rows = listing.summaries_of([("h1", pod) for pod in read.pods])
     assert all(line.isprintable() for line in ps.table(rows).splitlines())
     json.dumps([ps.shown(row) for row in rows], allow_nan=False)
     for pod in read.pods:

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from mnspawn.api.runs import KnownRun, Listener, ViewOptions, ViewResult
+from mnspawn.api import runs as api
+from mnspawn.api.runs import KnownRun, Listener, ViewOptions, ViewResult, registry
 from mnspawn.cli import render
 from mnspawn.cli.console import console_of, keepers_of
 from mnspawn.cli.runs import (
@@ -17,11 +18,9 @@ from mnspawn.cli.runs import (
     find_run,
     look,
     print_errors,
-    registry,
     say_forgotten,
     takes_settings,
 )
-from mnspawn.engine.look.view import exit_status_of
 from mnspawn.output.copies import LocalCopies
 from mnspawn.settings.table import Settings
 
@@ -65,7 +64,7 @@ def attach(
     print_errors(sight.errors)
     if sight.has_ended:
         render.print_summary(sight.report)
-    return exit_status_of(sight)
+    return api.exit_status_of(sight)
 
 
 def in_charge(known: KnownRun, options: ViewOptions, listeners: list[Listener]) -> ViewResult:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mnspawn.api import runs as api
+from mnspawn.api.runs import registry
 from mnspawn.cli import render
 from mnspawn.cli.reaching import JsonOption
-from mnspawn.cli.runs import LISTS, REACH, application, asked_hosts, print_errors, registry, takes_settings
+from mnspawn.cli.runs import LISTS, REACH, application, asked_hosts, print_errors, takes_settings
 from mnspawn.cli.wording.states import columns
 from mnspawn.cli.wording.time import parse_span
 from mnspawn.errors import ExitStatus, UsageError

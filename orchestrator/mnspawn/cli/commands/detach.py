@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from mnspawn.api import runs as api
-from mnspawn.api.runs import KnownRun
-from mnspawn.cli.runs import REACH, RunArgument, application, find_run, print_errors, registry, say, takes_settings
+from mnspawn.api.runs import KnownRun, registry
+from mnspawn.cli.runs import REACH, RunArgument, application, find_run, print_errors, say, takes_settings
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.settings.table import Settings
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mnspawn.api import fleet
+from mnspawn.api.runs import Program
 from mnspawn.cli.reaching import SHARED, HostsArgument, JsonOption, Progress, chosen_hosts, ssh_options, takes_settings
 from mnspawn.cli.render import print_error, print_out
 from mnspawn.cli.wording import hosts as hosts_words
 from mnspawn.cli.wording.run import counted, fold_hosts, visible
 from mnspawn.errors import ExitStatus, HostError, HostsUnusable, UsageError
-from mnspawn.plan.launch_plan import Program
 from mnspawn.settings import to_request
 from mnspawn.settings.table import Settings
 

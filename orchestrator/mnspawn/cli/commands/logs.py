@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from mnspawn.api import runs as api
 from mnspawn.api.runs import KnownRun, Listener, ViewOptions
 from mnspawn.cli import render
 from mnspawn.cli.console import console_of
@@ -22,7 +23,6 @@ from mnspawn.cli.runs import (
     takes_settings,
 )
 from mnspawn.cli.wording.time import parse_when
-from mnspawn.engine.look.view import exit_status_of
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.events import Stream
 from mnspawn.output.copies import LocalCopies
@@ -106,7 +106,7 @@ def show_logs(
     if is_following:
         if sight.has_ended:
             render.print_summary(sight.report)
-        return exit_status_of(sight)
+        return api.exit_status_of(sight)
     return ExitStatus.HOST_UNUSABLE if sight.errors else ExitStatus.OK
 
 

@@ -2,21 +2,18 @@
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mnspawn.api import runs as api
-from mnspawn.api.runs import Detached, RunRequest
+from mnspawn.api.runs import Detached, Program, RunRequest
 from mnspawn.cli import render
 from mnspawn.cli.console import closing, listeners_of
 from mnspawn.cli.wording.run import fold_hosts, told
-from mnspawn.engine.registry import Registry, default_root
 from mnspawn.errors import ExitStatus, UsageError
-from mnspawn.plan.launch_plan import Program
-from mnspawn.settings import to_request as compose
+from mnspawn.settings import to_request
 from mnspawn.settings.table import Settings
-from mnspawn.settings.to_request import program_of
 
 if TYPE_CHECKING:
     from mnspawn_inventory import Host
@@ -32,8 +29,8 @@ def perform(settings: Settings, words: Sequence[str]) -> int:
     if settings.json and not settings.dry_run and settings.origin("json").layer == "argument":
         raise UsageError("expected --dry-run with it", place="--json", hint="--events FILE tells of a run in JSON")
     render.choose_colours(settings.color)
-    program = program_of(settings, words)
-    hosts = hosts_of(settings, os.environ)
+    program = to_request.program_of(settings, words)
+    hosts = to_request.hosts_of(settings, os.environ, on_note=render.print_note)
     request = request_of(settings, program, hosts)
     render.print_ours(line for note in outdone(settings, hosts) for line in told(note))
     listeners = listeners_of(settings, settings.sandbox or len(hosts))
@@ -67,8 +64,6 @@ def say_detached(run: str, is_asked: bool, unheard: Sequence[str] = (), orphan_g
         unheard: hosts whose agents have not acknowledged it.
         orphan_grace: seconds after which those stop their ranks, should they not have heard.
     """
-    from mnspawn.engine.look import keeper
-
     if is_asked:
         render.print_out(f"{run}\n")
     lines = [f"mnspawn: run {run} goes on; mnspawn attach {run} takes it over, mnspawn stop {run} ends it"]
@@ -77,8 +72,7 @@ def say_detached(run: str, is_asked: bool, unheard: Sequence[str] = (), orphan_g
             f"not confirmed: {fold_hosts(unheard)} may not know of it and then stops the run in {orphan_grace:g} s"
         )
         lines += told(problem, f"mnspawn status {run} tells how it stands")
-    root = default_root(os.environ)
-    if Registry(root).holder(run) is None and not keeper.start(root, run):
+    if not api.look_after(run):
         lines += told("nobody looks after it: a failing rank stops its own host only, until somebody attaches")
     render.print_ours(lines)
     return ExitStatus.OK
@@ -87,28 +81,8 @@ def say_detached(run: str, is_asked: bool, unheard: Sequence[str] = (), orphan_g
 def request_of(settings: Settings, program: Program, hosts: "tuple[Host, ...]") -> RunRequest:
     """The settings as the engine takes them, with what is only a command's: signals, detaching, being remembered."""
     return replace(
-        compose.request_of(settings, program, hosts),
+        to_request.request_of(settings, program, hosts),
         handle_signals=True,
         is_detached=settings.detach,
-        registry=default_root(os.environ),
+        registry=api.registry().root,
     )
-
-
-def hosts_of(settings: Settings, environ: Mapping[str, str], *, else_all: bool = False) -> "tuple[Host, ...]":
-    """The hosts that take part; says what is noteworthy about where they come from.
-
-    Args:
-        else_all: all of the user's own inventory, where nothing says which.
-
-    Raises:
-        UsageError: there are none, or what was given can't be used.
-    """
-    if settings.sandbox:
-        for name in ("include", "exclude", "limit"):
-            if getattr(settings, name) is not None and settings.origin(name).layer == "argument":
-                raise UsageError("expected hosts to choose from, found a sandbox", place=f"--{name}")
-        return ()
-    selection = compose.select_hosts(settings, environ, else_all=else_all)
-    for note in selection.notes:
-        render.print_ours(told(note))
-    return selection.hosts

@@ -2,10 +2,10 @@
 
 import json
 
-from mnspawn.api.runs import KnownRun, ViewOptions
+from mnspawn.api.runs import KnownRun, ViewOptions, registry
 from mnspawn.cli import render
 from mnspawn.cli.reaching import JsonOption
-from mnspawn.cli.runs import REACH, RunArgument, application, find_run, look, print_errors, registry, takes_settings
+from mnspawn.cli.runs import REACH, RunArgument, application, find_run, look, print_errors, takes_settings
 from mnspawn.cli.wording.states import known_json, ranks_by_host, states_of_host, status_lines
 from mnspawn.errors import ExitStatus
 from mnspawn.report import RunReport
