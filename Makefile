@@ -8,7 +8,7 @@ ARGS :=
 TIER := quick
 WORKERS := $(shell nproc)
 
-.PHONY: help demo test test-all check check-style check-types check-imports check-agent format bench frameworks clean
+.PHONY: help demo test test-all check check-style check-types check-imports check-agent format bench picture frameworks clean
 
 help:
 	@echo "make demo        one program on two throw-away hosts of this machine"
@@ -17,6 +17,7 @@ help:
 	@echo "make check       style, types, import rules, the agent's oldest Python"
 	@echo "make format      let ruff rewrite what it can"
 	@echo "make bench       compare with ssh on this machine"
+	@echo "make picture     record the README's picture anew (as root)"
 	@echo "make frameworks  install torch, paddle, jax and ansible apart (2 GB), so that make test-all runs them too"
 	@echo "make clean       remove what these made"
 
@@ -60,6 +61,10 @@ format: $(DEV)
 bench: $(DEV)
 	@.ci/system
 	$(BIN)/python -m bench
+
+picture: $(DEV)
+	@.ci/system
+	$(BIN)/python -m bench.picture
 
 frameworks:
 	@.ci/frameworks
