@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable
 
-from mnspawn_inventory import fields, names
-from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory import fields, groups, names
+from mnspawn_inventory.errors import InventoryError, Origin, did_you_mean
+from mnspawn_inventory.groups import ALL
 from mnspawn_inventory.model import Group, Host, Inventory, SecretRef
 
 WAYS = {"jump": "proxy_command", "proxy_command": "jump"}  # one takes the place of the other
-ALL = "all"  # the group that every host is in
-
 MAX_HOSTS = 100_000  # more comes from a slip in a range, and would only eat memory
 
 
@@ -127,11 +126,13 @@ class Draft:
         Raises:
             InventoryError: a group contains itself, or a child group is nowhere described.
         """
-        depths = self._depths()
+        children = {group.name: group.children for group in self.groups.values()}
+        listed = {group.name: group.hosts.keys() & self._hosts.keys() for group in self.groups.values()}
+        depths = groups.depths(children)
         everything = self.groups.get(ALL)
         ranked = [group for group in self.groups.values() if group.name != ALL]
         ranked.sort(key=lambda group: depths[group.name])  # of one depth, the later one in the file wins
-        members = {group.name: self._members(group.name, {}) for group in ranked}
+        members = {group.name: groups.members(group.name, children, listed) for group in ranked}
         inherited: dict[str, list[GroupDraft]] = {name: [everything] if everything else [] for name in self._hosts}
         for group in ranked:
             for name in members[group.name]:
@@ -148,7 +149,7 @@ class Draft:
             own = [group.name for group in chain if group.name != ALL]
             hosts.append(_make_host(name, place, settings, own, values.problem))
         position = {name: number for number, name in enumerate(self._hosts)}
-        groups = [
+        found = [
             Group(
                 group.name,
                 tuple(sorted(members[group.name], key=position.__getitem__)),
@@ -158,51 +159,14 @@ class Draft:
             for group in self.groups.values()
             if group.name != ALL
         ]
-        return Inventory(tuple(hosts), tuple(groups), self.source, self.format, tuple(self.notes))
-
-    def _members(self, name: str, seen: dict[str, None]) -> dict[str, None]:
-        """Hosts of the group and of all groups below it."""
-        found = dict.fromkeys(host for host in self.groups[name].hosts if host in self._hosts)
-        seen[name] = None
-        for child in self.groups[name].children:
-            if child not in seen:
-                found.update(self._members(child, seen))
-        return found
-
-    def _depths(self) -> dict[str, int]:
-        """How deep each group is below the top: the longest way counts. Also finds circles and missing groups."""
-        parents: dict[str, list[tuple[str, Origin | None]]] = {name: [] for name in self.groups}
-        for group in self.groups.values():
-            for child, place in group.children.items():
-                if child not in self.groups:
-                    raise InventoryError(
-                        "no such group", place=place, found=child, hint=did_you_mean(child, self.groups)
-                    )
-                parents[child].append((group.name, place))
-        depths: dict[str, int] = {}
-        waiting = {name: sum(1 for _ in above) for name, above in parents.items()}
-        ready = [name for name, count in waiting.items() if not count]
-        while ready:
-            name = ready.pop()
-            depths[name] = max((depths[above] + 1 for above, _ in parents[name]), default=0)
-            for child in self.groups[name].children:
-                waiting[child] -= 1
-                if not waiting[child]:
-                    ready.append(child)
-        for name in self.groups:
-            if name not in depths:
-                _, place = next(pair for pair in parents[name] if pair[0] not in depths)
-                raise InventoryError(
-                    "the group contains itself", place=place, found=name, expected="no circle of groups"
-                )
-        return depths
+        return Inventory(tuple(hosts), tuple(found), self.source, self.format, tuple(self.notes))
 
 
 def _make_host(
     name: str,
     place: Origin | None,
     settings: dict[str, tuple[object, Origin | None]],
-    groups: list[str],
+    its_groups: list[str],
     problem: InventoryError | None,
 ) -> Host:
     plain: dict[str, object] = {}
@@ -229,7 +193,7 @@ def _make_host(
         env=tuple(env),
         secrets=tuple(secrets),
         labels=tuple(labels),
-        groups=tuple(groups),
+        groups=tuple(its_groups),
         origins=tuple(origins),
         problem=problem,
         **plain,  # type: ignore[arg-type]  # fields.FIELDS checked each value
@@ -271,11 +235,3 @@ def unknown_key(key: str, known: Iterable[str], place: Origin | None) -> Invento
     return InventoryError(
         "unknown key", place=place, found=key, expected="one of " + ", ".join(choices), hint=did_you_mean(key, choices)
     )
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """A hint that names the nearest known word, None where none is near."""
-    from difflib import get_close_matches  # late: only mistakes need it
-
-    near = get_close_matches(word, list(known), n=1, cutoff=0.7)
-    return f"did you mean {near[0]!r}?" if near else None

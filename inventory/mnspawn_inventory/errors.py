@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -84,3 +85,11 @@ def quoted(text: str) -> str:
     if len(text) > MAX_QUOTED:
         text = text[: MAX_QUOTED - 3] + "..."
     return repr(text)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """A hint that names the nearest known word, None where none is near."""
+    from difflib import get_close_matches  # late: only mistakes need it
+
+    near = get_close_matches(word, list(known), n=1, cutoff=0.7)
+    return f"did you mean {near[0]!r}?" if near else None

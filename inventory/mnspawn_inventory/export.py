@@ -9,7 +9,7 @@ from dataclasses import replace
 from mnspawn_inventory import fields, names
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.model import Group, Host, Inventory
-from mnspawn_inventory.said import own_hosts, settings_of
+from mnspawn_inventory.settings import own_hosts, settings_of
 from mnspawn_inventory.toml_text import to_toml
 
 EXPORTS = ("toml", "hostfile", "ansible-yaml", "ssh-config", "json")

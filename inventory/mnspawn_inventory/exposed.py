@@ -1,4 +1,4 @@
-"""Secrets that are written down where others can read them: told with their place and what to do instead."""
+"""Secrets that are written down where others can read them: a note for each, with its place and what to do."""
 
 import os
 import stat
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from mnspawn_inventory.errors import for_shell
 from mnspawn_inventory.model import Host
+from mnspawn_inventory.notes import HostNotes
 from mnspawn_inventory.secret_names import is_secret
-from mnspawn_inventory.told import Told
 
 
 def notes_of(hosts: Iterable[Host], cwd: str | os.PathLike[str] = ".") -> tuple[str, ...]:
     """A line for each such value. A file that only its owner can read may hold secrets."""
-    told = Told()
+    notes = HostNotes()
     open_files: dict[str, bool] = {}
     for host in hosts:
         for name, value in host.env:
@@ -25,12 +25,12 @@ def notes_of(hosts: Iterable[Host], cwd: str | os.PathLike[str] = ".") -> tuple[
                 open_files[source] = _is_open(Path(cwd) / Path(source).expanduser())
             if open_files[source]:
                 instead = f'{{ env = "{name}" }} or {{ file = "PATH" }}, or chmod go= {for_shell(source)}'
-                told.say(
+                notes.add(
                     host.name,
                     place,
                     f"{name} is a secret, and others can read this file: write {instead}",
                 )
-    return tuple(told.notes())
+    return notes.lines()
 
 
 def _is_open(path: Path) -> bool:

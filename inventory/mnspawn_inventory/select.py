@@ -6,15 +6,19 @@ Order is what was written: an expression's for --hosts, the list's own for the o
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mnspawn_inventory import fields, names, nodeset
-from mnspawn_inventory.draft import did_you_mean
-from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.errors import InventoryError, Origin, did_you_mean
 from mnspawn_inventory.expression import Operand, parse, slots_and_devices
 from mnspawn_inventory.model import Host, Inventory
 
 NOWHERE = Inventory(())
+CHANGES: Mapping[str, Callable[[set[names.Endpoint], Iterable[names.Endpoint]], None]] = {
+    ",": set.update,
+    "!": set.difference_update,
+    "&": set.intersection_update,
+    "^": set.symmetric_difference_update,
+}
 NO_PLACES: Mapping[str, Origin] = {}
 
 
@@ -279,7 +283,7 @@ def _evaluate(
     """Apply the operators from left to right; in the order in which hosts are first named."""
     picks: dict[names.Endpoint, _Pick] = {}
     written: set[names.Endpoint] = set()
-    algebra = None if all(operand.operator == "," for operand in operands) else _Algebra()
+    members: set[names.Endpoint] = set()
     for operand in operands:
         here = [host for name in _names(operand, inventory, place) for host in found(name, operand)]
         if operand.operator != "," and operand.numbers:
@@ -294,12 +298,8 @@ def _evaluate(
             for key, host in zip(keys, here, strict=True):
                 if key not in picks or operand.text != operand.pattern:
                     picks[key] = _Pick(host, operand)
-        if algebra is not None:
-            algebra.apply(operand.operator, keys if operand.operator == "," else _meant(keys, picks))
-    if algebra is None:
-        return list(picks.values())
-    left = algebra.members()
-    return [pick for key, pick in picks.items() if key in left]
+        CHANGES[operand.operator](members, keys if operand.operator == "," else _meant(keys, picks))
+    return [pick for key, pick in picks.items() if key in members]
 
 
 def _key(
@@ -329,38 +329,6 @@ def _meant(keys: Sequence[names.Endpoint], picks: Iterable[names.Endpoint]) -> l
 def _repeated(endpoint: names.Endpoint, place: Origin | None) -> InventoryError:
     shown = names.label_of(endpoint)
     return InventoryError("a host is named twice", place=place, found=shown, expected="each host once")
-
-
-class _Algebra:
-    """The members of an expression so far, as a ClusterShell NodeSet of numbers that stand for hosts.
-
-    Numbers, because a NodeSet of names with two numbers in each takes a minute where one of numbers takes milliseconds,
-    and because an IPv6 address is no name for it.
-    """
-
-    def __init__(self) -> None:
-        self._numbers: dict[names.Endpoint, int] = {}
-        self._members: Any = None
-
-    def apply(self, operator: str, hosts: Iterable[names.Endpoint]) -> None:
-        """One step, from left to right."""
-        numbers = [self._numbers.setdefault(host, len(self._numbers)) for host in hosts]
-        other = nodeset.node_set(f"h{number}" for number in numbers)
-        if self._members is None:
-            self._members = other
-        elif operator == ",":
-            self._members.update(other)
-        elif operator == "!":
-            self._members.difference_update(other)
-        elif operator == "&":
-            self._members.intersection_update(other)
-        else:
-            self._members.symmetric_difference_update(other)
-
-    def members(self) -> set[names.Endpoint]:
-        """The hosts that are left."""
-        hosts = list(self._numbers)
-        return {hosts[int(member[1:])] for member in self._members}
 
 
 def _names(operand: Operand, inventory: Inventory, place: Origin | None) -> list[str]:

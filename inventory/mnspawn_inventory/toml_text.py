@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mnspawn_inventory.model import Group, Host, Inventory
 from mnspawn_inventory.nodeset import Run
-from mnspawn_inventory.said import own_hosts, settings_of
+from mnspawn_inventory.settings import own_hosts, settings_of
 
 RANGED = ("address", "data_address")  # these count up together with the name
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from mnspawn_inventory.draft import ALL
 from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.groups import ALL
 from mnspawn_inventory.model import Host, Inventory
-from mnspawn_inventory.said import flat_settings
+from mnspawn_inventory.settings import flat_settings
 
 
 @dataclass

@@ -5,10 +5,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mnspawn_inventory.draft import ALL, Draft, did_you_mean
+from mnspawn_inventory.draft import Draft
 from mnspawn_inventory.editors.check import Edit, check
-from mnspawn_inventory.errors import InventoryError, Origin, for_shell
+from mnspawn_inventory.errors import InventoryError, Origin, did_you_mean, for_shell
 from mnspawn_inventory.formats import own, read_decoded
+from mnspawn_inventory.groups import ALL
 from mnspawn_inventory.model import Host, Inventory
 from mnspawn_inventory.names import Endpoint, check_group, endpoint_of, is_plain, label_of, split_port
 from mnspawn_inventory.text import Text

@@ -8,7 +8,7 @@ from mnspawn_inventory.editors.toml_surgery import comments_of, cut_tables, inse
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats import OWN, own
 from mnspawn_inventory.model import Group, Inventory
-from mnspawn_inventory.said import flat_settings, own_hosts, settings_of
+from mnspawn_inventory.settings import flat_settings, own_hosts, settings_of
 from mnspawn_inventory.toml_text import RANGED, HostRun, group_settings, patterns, table_text, toml_key
 
 

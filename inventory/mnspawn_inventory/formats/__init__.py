@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mnspawn_inventory.draft import Draft, did_you_mean
-from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.draft import Draft
+from mnspawn_inventory.errors import InventoryError, Origin, did_you_mean
 from mnspawn_inventory.model import Inventory
 
 if TYPE_CHECKING:

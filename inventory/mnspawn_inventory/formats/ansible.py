@@ -1,16 +1,20 @@
 """What Ansible's inventories have in common: groups and variables, and their precedence."""
 
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mnspawn_inventory import fields, names
-from mnspawn_inventory.draft import ALL, Draft
-from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory import fields, groups, names
+from mnspawn_inventory.draft import Draft
+from mnspawn_inventory.errors import Origin
 from mnspawn_inventory.formats.ansible_fields import is_used, take
 from mnspawn_inventory.formats.ansible_template import Var, Variables
-from mnspawn_inventory.told import Told, compare_groups
+from mnspawn_inventory.groups import ALL
+from mnspawn_inventory.notes import HostNotes
 
 UNGROUPED = "ungrouped"
+
+Layer = tuple[str, Variables]  # a group, and its variables
 
 
 @dataclass
@@ -64,9 +68,11 @@ class AnsibleSource:
                 made = draft.group(name, group.origin)
                 made.hosts.update(dict.fromkeys(map(_bare, group.hosts)))
                 made.children.update(group.children)
-        chains = self._chains()
-        above = self._above()
-        told = Told()
+        children = {name: group.children for name, group in self.groups.items()}
+        depths = groups.depths(children)
+        chains = self._chains(children, depths)
+        above = self._above(depths)
+        notes = HostNotes()
         used = {
             kind: {name: {key: said for key, said in variables.items() if is_used(key)} for name, variables in groups}
             for kind, groups in (
@@ -84,30 +90,30 @@ class AnsibleSource:
             for group_name in chain:
                 merged.update(group_files.get(group_name, {}))
             layers = [(one, used[kind][one]) for kind in ("inventory", "files") for one in chain if one in used[kind]]
-            compare_groups(name, layers, own.keys() | host_files.get(name, {}).keys(), above, told)
+            _compare_groups(name, layers, own.keys() | host_files.get(name, {}).keys(), above, notes)
             merged.update(own)
             merged.update(host_files.get(name, {}))
-            take(name, merged, draft.host(_bare(name), None), told)
-        draft.notes.extend(told.notes())
+            take(name, merged, draft.host(_bare(name), None), notes)
+        draft.notes.extend(notes.lines())
 
-    def _above(self) -> dict[str, set[str]]:
+    def _above(self, depths: Mapping[str, int]) -> dict[str, set[str]]:
         """All groups above each group."""
         above: dict[str, set[str]] = {name: {ALL} for name in self.groups}
-        for name in sorted(self.groups, key=self._depths().__getitem__):
+        for name in sorted(self.groups, key=depths.__getitem__):
             for child in self.groups[name].children:
                 above[child] |= {name, *above[name]}
         return above
 
-    def _chains(self) -> dict[str, list[str]]:
+    def _chains(self, children: groups.Children, depths: Mapping[str, int]) -> dict[str, list[str]]:
         """The groups of each host, from the weakest to the strongest: by depth, priority, then name."""
-        depths = self._depths()
         ranked = sorted(
             (name for name in self.groups if name not in (ALL, UNGROUPED)),
             key=lambda name: (depths[name], self._priority(name), name),
         )
+        listed = {name: group.hosts for name, group in self.groups.items()}
         chains: dict[str, list[str]] = {}
         for group_name in ranked:
-            for host in self._members(group_name):
+            for host in groups.members(group_name, children, listed):
                 chains.setdefault(host, []).append(group_name)
         return chains
 
@@ -115,46 +121,29 @@ class AnsibleSource:
         raw, place = self.groups[name].variables.get("ansible_group_priority", (1, None))
         return fields.whole(raw, 0, 1_000_000, "not a group priority", place)
 
-    def _depths(self) -> dict[str, int]:
-        parents: dict[str, list[str]] = {name: [] for name in self.groups}
-        for name, group in self.groups.items():
-            for child, place in group.children.items():
-                if child not in self.groups:
-                    raise InventoryError(
-                        "no such group", place=place, found=child, expected="a group of this inventory"
-                    )
-                if name != ALL:
-                    parents[child].append(name)
-        depths: dict[str, int] = {}
 
-        def depth(name: str, below: tuple[str, ...]) -> int:
-            if name in below:
-                place = self.groups[below[-1]].children.get(name)
-                raise InventoryError(
-                    "the group contains itself", place=place, found=name, expected="no circle of groups"
-                )
-            if len(below) > MAX_DEPTH:
-                raise InventoryError("groups are nested too deeply", place=self.groups[name].origin, found=name)
-            if name not in depths:
-                depths[name] = max((depth(above, (*below, name)) + 1 for above in parents[name]), default=1)
-            return depths[name]
+def _compare_groups(
+    host: str, layers: Sequence[Layer], own: Container[str], above: Mapping[str, Container[str]], notes: HostNotes
+) -> None:
+    """Note each value that a host has from one group while another group has another value for it.
 
-        for name in self.groups:
-            depth(name, ())
-        return depths
-
-    def _members(self, name: str) -> dict[str, None]:
-        found: dict[str, None] = {}
-        waiting, seen = [name], {name}
-        while waiting:
-            group = self.groups[waiting.pop()]
-            found.update(group.hosts)
-            waiting.extend(child for child in group.children if child not in seen)
-            seen.update(group.children)
-        return found
-
-
-MAX_DEPTH = 200  # groups of groups; real inventories have three
+    Args:
+        layers: from the weakest to the strongest.
+        own: the host's own variables, which no group's values replace.
+        above: the groups above each group, whose values are there to be replaced.
+    """
+    winners: dict[str, tuple[str, Var]] = {}
+    for group, variables in reversed(layers):
+        for key, (value, place) in variables.items():
+            if key in own:
+                continue
+            winner, (kept, where) = winners.setdefault(key, (group, (value, place)))
+            if value != kept and group != winner and group not in above.get(winner, ()):
+                is_plain = isinstance(value, str | int) and isinstance(kept, str | int)
+                has, had = (f" {kept!r}", f" {value!r}") if is_plain else (" that", " another value")
+                lost = "" if place is None else f" ({place})"
+                text = f"{key} is{has} of group {winner}; group {group} has{had}{lost}, which loses"
+                notes.add(host, where, text)
 
 
 def _bare(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What we take of a host from Ansible's variables, and what is told about them. Pure."""
+"""The fields of a host from its Ansible variables, with notes about what is not used. Pure."""
 
 import sys
 from pathlib import Path
@@ -8,8 +8,8 @@ from mnspawn_inventory.draft import Values
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats import ssh_args
 from mnspawn_inventory.formats.ansible_template import Opaque, Unevaluated, Variables, render
-from mnspawn_inventory.said import as_secret
-from mnspawn_inventory.told import Told
+from mnspawn_inventory.notes import HostNotes
+from mnspawn_inventory.settings import as_secret
 
 # our field -> variables of Ansible's that say it, the old names first: Ansible takes the last of a list
 TEXT_VARIABLES = {
@@ -45,19 +45,19 @@ def is_used(variable: str) -> bool:
     return variable in USED or variable.startswith(OURS)
 
 
-def take(name: str, variables: Variables, values: Values, told: Told) -> None:
+def take(name: str, variables: Variables, values: Values, notes: HostNotes) -> None:
     """Set what we know of a host from its merged variables.
 
     What only Ansible can evaluate makes this host unusable, and no other.
     """
     try:
-        _Taker(name, variables, values, told).take()
+        _Taker(name, variables, values, notes).take()
     except Unevaluated as exc:
         values.problem = exc
 
 
 class _Taker:
-    def __init__(self, name: str, variables: Variables, values: Values, told: Told) -> None:
+    def __init__(self, name: str, variables: Variables, values: Values, notes: HostNotes) -> None:
         self._name = name
         self._variables = variables
         self._known = {
@@ -67,7 +67,7 @@ class _Taker:
             "ansible_playbook_python": (sys.executable, None),  # the one that reads this
         }
         self._values = values
-        self._told = told
+        self._notes = notes
 
     def take(self) -> None:
         for target, candidates in TEXT_VARIABLES.items():
@@ -75,7 +75,7 @@ class _Taker:
         if "ansible_connection" in self._variables:
             raw, place = render("ansible_connection", self._known)
             if raw not in CONNECTIONS:
-                self._told.say(self._name, place, f"the connection {raw!r} is not SSH")
+                self._notes.add(self._name, place, f"the connection {raw!r} is not SSH")
             elif CONNECTIONS[str(raw)] is not None:
                 self._values.set("transport", CONNECTIONS[str(raw)], place)
         self._arguments()
@@ -86,7 +86,7 @@ class _Taker:
                 _set_own(self._values, variable[len(OURS) :], raw, place, folder)
 
     def _text(self, target: str, candidates: list[str]) -> None:
-        """The first that says something counts; another value under the other name is told."""
+        """The first that says something counts; a note names another value under the other name."""
         for position, variable in enumerate(candidates):
             raw, place = render(variable, self._known)
             if target == "python" and raw in DISCOVERED:
@@ -105,7 +105,7 @@ class _Taker:
             return
         if raw not in (None, "") and str(raw) != text:
             source = "" if place is None else f" ({place})"
-            self._told.say(
+            self._notes.add(
                 self._name, where, f"{other} is {str(raw)!r}, but Ansible uses {variable}, which is {text!r}{source}"
             )
 
@@ -126,7 +126,7 @@ class _Taker:
                 if target not in self._values or (variable == BEFORE and target in ("user", "port")):
                     self._values.set(target, value, place)
             if found.unused:
-                self._told.say(self._name, place, f"not used of {variable}: {', '.join(found.unused)}")
+                self._notes.add(self._name, place, f"not used of {variable}: {', '.join(found.unused)}")
         if PARAMIKO_PROXY in self._variables and self._values.get("transport") == "paramiko":
             raw, place = render(PARAMIKO_PROXY, self._known)
             if raw not in (None, ""):

@@ -4,12 +4,13 @@ from typing import Any
 
 from mnspawn_inventory import names
 from mnspawn_inventory.errors import InventoryError, Origin
-from mnspawn_inventory.formats.ansible import MAX_DEPTH, AnsibleSource, Variables
+from mnspawn_inventory.formats.ansible import AnsibleSource, Variables
 from mnspawn_inventory.formats.ansible_range import expand_pattern
 from mnspawn_inventory.formats.yaml_nodes import Builder, compose
 from mnspawn_inventory.text import Text
 
 MAX_GROUPS = 100_000
+MAX_DEPTH = 200  # groups inside groups; real inventories have three levels
 SECTIONS = ("hosts", "children", "vars")
 
 

@@ -5,11 +5,12 @@ import tomllib
 from pathlib import Path as FilePath
 
 from mnspawn_inventory import fields, names, nodeset
-from mnspawn_inventory.draft import ALL, Draft, GroupDraft, Values, did_you_mean, unknown_key
-from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.draft import Draft, GroupDraft, Values, unknown_key
+from mnspawn_inventory.errors import InventoryError, Origin, did_you_mean
 from mnspawn_inventory.expression import parts
 from mnspawn_inventory.formats.toml_places import Path, TomlPlaces
-from mnspawn_inventory.said import as_secret
+from mnspawn_inventory.groups import ALL
+from mnspawn_inventory.settings import as_secret
 from mnspawn_inventory.text import Text
 
 AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")

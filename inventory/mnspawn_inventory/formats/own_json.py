@@ -6,7 +6,7 @@ from mnspawn_inventory import fields, names
 from mnspawn_inventory.draft import Draft, unknown_key
 from mnspawn_inventory.errors import InventoryError
 from mnspawn_inventory.formats.ansible_json import Json, as_names, as_object
-from mnspawn_inventory.said import as_secret
+from mnspawn_inventory.settings import as_secret
 
 TOP = {"hosts", "groups", "source", "format", "notes"}
 

@@ -67,17 +67,17 @@ def print_notes(notes: tuple[str, ...]) -> None:
 
 
 def print_problems(hosts: Iterable[Host]) -> None:
-    """Say of hosts that can't be used why not, and which secrets of theirs others can read."""
+    """Print why hosts can't be used, and which of their secrets others can read."""
     from mnspawn_inventory.exposed import notes_of
-    from mnspawn_inventory.told import Told
+    from mnspawn_inventory.notes import HostNotes
 
-    said = Told()
+    problems = HostNotes()
     hosts = tuple(hosts)
     print_notes(notes_of(hosts))
     for host in hosts:
         if host.problem is not None:
-            said.say(host.name, None, f"can't be used: {host.problem}")
-    print_notes(tuple(said.notes()))
+            problems.add(host.name, None, f"can't be used: {host.problem}")
+    print_notes(problems.lines())
 
 
 def target_of(inventory: str | None, hostfile: str | None, targets: tuple[str, ...]) -> Path:

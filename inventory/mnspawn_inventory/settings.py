@@ -1,4 +1,4 @@
-"""What an inventory says of hosts and groups, as plain values for those who write it. Pure."""
+"""The settings of hosts and groups as plain values, for writers of inventories. Pure."""
 
 from pathlib import Path
 
@@ -8,14 +8,15 @@ from mnspawn_inventory.model import Group, Host, Inventory, SecretRef
 
 
 def settings_of(host: Host) -> dict[str, object]:
-    """What the inventory says of a host, field by field, in the order of the fields; env and labels as tables."""
+    """The settings of a host by field, in the order of the fields; `env` and `labels` are tables."""
     found: dict[str, object] = {}
     for field in fields.FIELDS:
         value = getattr(host, field)
         if value is not None:
             found[field] = list(value) if isinstance(value, tuple) else value
     env: dict[str, object] = dict(host.env)
-    env.update({name: reference(secret) for name, secret in host.secrets})
+    for name, secret in host.secrets:  # where a secret is kept, never what it is
+        env[name] = {"env": secret.variable} if secret.variable else {"file": secret.file or ""}
     if env:
         found["env"] = env
     if host.labels:
@@ -24,7 +25,7 @@ def settings_of(host: Host) -> dict[str, object]:
 
 
 def flat_settings(host: Host) -> dict[str, object]:
-    """What the inventory says of a host, with `env.NAME` and `labels.NAME` as keys."""
+    """The settings of a host, with `env.NAME` and `labels.NAME` as keys."""
     found: dict[str, object] = {}
     for key, value in settings_of(host).items():
         if isinstance(value, dict):
@@ -32,11 +33,6 @@ def flat_settings(host: Host) -> dict[str, object]:
         else:
             found[key] = value
     return found
-
-
-def reference(secret: SecretRef) -> dict[str, str]:
-    """A secret as it is written in files: where it is kept, never what it is."""
-    return {"env": secret.variable} if secret.variable else {"file": secret.file or ""}
 
 
 def as_secret(raw: object, place: Origin | None, folder: Path) -> object:
