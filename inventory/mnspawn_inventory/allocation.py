@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mnspawn_inventory import fields, names, nodeset
 from mnspawn_inventory.draft import Draft
-from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.errors import InventoryError, Origin, listed_twice
 from mnspawn_inventory.model import Inventory
 
 COUNT = re.compile(r"([0-9]+)(?:\(x([0-9]+)\))?", re.ASCII)
@@ -85,7 +85,7 @@ def _slurm(environ: Mapping[str, str]) -> Draft | None:
     hosts = nodelist(environ[variable], place)
     for name in hosts:
         if draft.has_host(name):
-            raise InventoryError("a host is named twice", place=place, found=name, expected="each host once")
+            raise listed_twice(name, place)
         draft.host(name, place)
     per_node = environ.get("SLURM_TASKS_PER_NODE")
     if per_node:
@@ -207,7 +207,7 @@ def add_addresses(text: str, draft: Draft, place: Origin) -> None:
         shift += len(piece) + 1
         name = names.check_host(piece.strip(), here)
         if draft.has_host(name):
-            raise InventoryError("a host is named twice", place=here, found=name, expected="each host once")
+            raise listed_twice(name, here)
         draft.host(name, here).set("data_address", name, here)
 
 

@@ -70,6 +70,11 @@ class InventoryError(Exception):
         return f"{self.place}: {self.text}" if self.place is not None else self.text
 
 
+def listed_twice(name: str, place: Origin | None) -> InventoryError:
+    """The error for a host that a list has twice."""
+    return InventoryError("a host is named twice", place=place, found=name, expected="each host once")
+
+
 def for_shell(path: str | os.PathLike[str]) -> str:
     """A path as it is pasted into a shell: quoted where it has blanks and the like, its "~/" left to the shell."""
     text = os.fspath(path)

@@ -16,6 +16,9 @@ TOKENS = ("%", "h", "k", "n", "p", "r")  # ssh_config(5)
 UNSPEAKABLE = re.compile(r"[\x00\ud800-\udfff]")  # NUL ends texts of the system; half a pair of UTF-16 is no letter
 
 
+Check = Callable[[object, Origin | None], object]  # a value as it is written, and where; returns the checked value
+
+
 def wrong(what: str, raw: object, expected: str, place: Origin | None) -> InventoryError:
     """The error for a value that is not what its field takes."""
     found = raw if isinstance(raw, str) else _spelled(raw)
@@ -49,23 +52,27 @@ def slots(raw: object, place: Origin | None) -> int:
     return whole(raw, 1, MAX_SLOTS, "not a number of slots", place)
 
 
-def port(raw: object, place: Origin | None) -> int:
+def _port(raw: object, place: Origin | None) -> int:
     return whole(raw, 1, names.MAX_PORT, "not a port", place)
 
 
-def address(raw: object, place: Origin | None) -> str:
-    if not isinstance(raw, str):
-        raise wrong("not an address", raw, "a host name or an IP address", place)
-    return names.check_host(raw, place)
+def _line(what: str) -> Check:
+    """The check for one line of text."""
+    return lambda raw, place: text(raw, what, place)
 
 
-def user(raw: object, place: Origin | None) -> str:
-    if not isinstance(raw, str):
-        raise wrong("not a user name", raw, "text", place)
-    return names.check_user(raw, place)
+def _name(check: Callable[[str, Origin | None], str], what: str, expected: str) -> Check:
+    """The check for text that `check` takes."""
+
+    def checked(raw: object, place: Origin | None) -> str:
+        if not isinstance(raw, str):
+            raise wrong(f"not {what}", raw, expected, place)
+        return check(raw, place)
+
+    return checked
 
 
-def network(raw: object, place: Origin | None) -> str:
+def _network(raw: object, place: Origin | None) -> str:
     expected = "a network such as 10.1.0.0/16, or the name of an interface such as ib0"
     if isinstance(raw, str) and "/" in raw:
         import ipaddress  # late: few inventories name a network
@@ -79,36 +86,18 @@ def network(raw: object, place: Origin | None) -> str:
     raise wrong("not a network", raw, expected, place)
 
 
-def transport(raw: object, place: Origin | None) -> str:
+def _transport(raw: object, place: Origin | None) -> str:
     if raw not in TRANSPORTS:
         raise wrong("not a transport", raw, "one of " + ", ".join(TRANSPORTS), place)
     return str(raw)
 
 
-def jump(raw: object, place: Origin | None) -> str:
-    if not isinstance(raw, str):
-        raise wrong("not a jump host", raw, "[user@]host[:port]", place)
-    return names.check_jump(raw, place)
-
-
-def proxy_command(raw: object, place: Origin | None) -> str:
+def _proxy_command(raw: object, place: Origin | None) -> str:
     command = text(raw, "a command", place)
     for token in PERCENT.findall(command):
         if token not in TOKENS:
             raise wrong("not a token of a ProxyCommand", f"%{token}", "one of %h, %n, %p, %r and %%", place)
     return command
-
-
-def identity(raw: object, place: Origin | None) -> str:
-    return text(raw, "a key file", place)
-
-
-def python(raw: object, place: Origin | None) -> str:
-    return text(raw, "an interpreter", place)
-
-
-def workdir(raw: object, place: Origin | None) -> str:
-    return text(raw, "a folder", place)
 
 
 def devices(raw: object, place: Origin | None) -> tuple[int, ...]:
@@ -117,7 +106,7 @@ def devices(raw: object, place: Origin | None) -> tuple[int, ...]:
     if isinstance(raw, int) and not isinstance(raw, bool):
         raw = [raw]
     if isinstance(raw, str):
-        positions = parse_devices(raw, place)
+        positions = _device_ranges(raw, place)
     elif isinstance(raw, Iterable):
         positions = [whole(item, 0, MAX_DEVICES - 1, "not a device number", place) for item in raw]
     else:
@@ -127,7 +116,7 @@ def devices(raw: object, place: Origin | None) -> tuple[int, ...]:
     return tuple(positions)
 
 
-def parse_devices(raw: str, place: Origin | None) -> list[int]:
+def _device_ranges(raw: str, place: Origin | None) -> list[int]:
     """Read "0,2" and "0-3" in the order in which they are written."""
     positions: list[int] = []
     for piece in raw.split(","):
@@ -140,7 +129,7 @@ def parse_devices(raw: str, place: Origin | None) -> list[int]:
     return positions
 
 
-def prelude(raw: object, place: Origin | None) -> str:
+def _prelude(raw: object, place: Origin | None) -> str:
     """Shell lines: one text, or a list of lines."""
     lines = list(raw) if isinstance(raw, list | tuple) else [raw]
     if not lines or not all(isinstance(line, str) and not UNSPEAKABLE.search(line) for line in lines):
@@ -160,20 +149,22 @@ def scalar_text(raw: object, what: str, place: Origin | None) -> str:
     raise wrong(f"not a value for {what}", raw, "text or a number", place)
 
 
-FIELDS: dict[str, Callable[[object, Origin | None], object]] = {
-    "address": address,
-    "data_address": address,
-    "network": network,
-    "user": user,
-    "port": port,
-    "identity": identity,
-    "jump": jump,
-    "proxy_command": proxy_command,
-    "transport": transport,
+_ADDRESS = _name(names.check_host, "an address", "a host name or an IP address")
+
+FIELDS: dict[str, Check] = {
+    "address": _ADDRESS,
+    "data_address": _ADDRESS,
+    "network": _network,
+    "user": _name(names.check_user, "a user name", "text"),
+    "port": _port,
+    "identity": _line("a key file"),
+    "jump": _name(names.check_jump, "a jump host", "[user@]host[:port]"),
+    "proxy_command": _proxy_command,
+    "transport": _transport,
     "slots": slots,
     "max_slots": slots,
     "devices": devices,
-    "python": python,
-    "workdir": workdir,
-    "prelude": prelude,
+    "python": _line("an interpreter"),
+    "workdir": _line("a folder"),
+    "prelude": _prelude,
 }

@@ -139,26 +139,19 @@ def tell_apart(endpoints: Iterable["Endpoint"]) -> dict["Endpoint", str]:
 
 def check_user(text: str, place: Origin | None) -> str:
     """The user name. Raises InventoryError when it is none."""
-    if USER_NAME.fullmatch(text):
-        return text
-    raise InventoryError(
-        "not a user name",
-        place=place,
-        found=text,
-        expected="letters, digits, '.', '-', '_', '+' and '@', beginning with a letter or digit",
-    )
+    return _matching(USER_NAME, "user", "letters, digits, '.', '-', '_', '+' and '@'", text, place)
 
 
 def check_group(text: str, place: Origin | None) -> str:
     """The group name. Raises InventoryError when it is none."""
-    if GROUP_NAME.fullmatch(text):
+    return _matching(GROUP_NAME, "group", "letters, digits, '.', '-' and '_'", text, place)
+
+
+def _matching(pattern: "re.Pattern[str]", what: str, letters: str, text: str, place: Origin | None) -> str:
+    if pattern.fullmatch(text):
         return text
-    raise InventoryError(
-        "not a group name",
-        place=place,
-        found=text,
-        expected="letters, digits, '.', '-' and '_', beginning with a letter or digit",
-    )
+    expected = f"{letters}, beginning with a letter or digit"
+    raise InventoryError(f"not a {what} name", place=place, found=text, expected=expected)
 
 
 def check_port(text: str, place: Origin | None) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from mnspawn_inventory import exposed, names, select
 from mnspawn_inventory.allocation import find_allocation
 from mnspawn_inventory.draft import WAYS, Draft
-from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.errors import InventoryError, Origin, listed_twice
 from mnspawn_inventory.formats import OWN, read_into, read_inventory
 from mnspawn_inventory.model import Host, Inventory, Selection
 from mnspawn_inventory.select import NO_PLACES, place_of
@@ -226,6 +226,6 @@ def _by_address(hosts: tuple[Host, ...], known: Inventory | None, place: Origin,
         if strict and one.name not in there:
             raise select.unknown(host.name, there, known, place)
         if one.name in found:
-            raise InventoryError("a host is named twice", place=place, found=host.name, expected="each host once")
+            raise listed_twice(host.name, place)
         found[one.name] = one
     return tuple(found.values())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mnspawn_inventory import fields, names, nodeset
-from mnspawn_inventory.errors import InventoryError, Origin, did_you_mean
+from mnspawn_inventory.errors import InventoryError, Origin, did_you_mean, listed_twice
 from mnspawn_inventory.expression import Operand, parse, slots_and_devices
 from mnspawn_inventory.model import Host, Inventory
 
@@ -98,7 +98,7 @@ def told_apart(hosts: Sequence[Host], place: Origin | None = None) -> tuple[Host
         return tuple(hosts)
     ends = Counter(host.endpoint for host in hosts if counted[host.name] > 1)
     if repeated := next((end for end, times in ends.items() if times > 1), None):
-        raise _repeated(repeated, place)
+        raise listed_twice(names.label_of(repeated), place)
     told = names.tell_apart(ends)
     return tuple(replace(host, name=told[host.endpoint]) if counted[host.name] > 1 else host for host in hosts)
 
@@ -292,7 +292,7 @@ def _evaluate(
         if refuse_repeats and operand.operator == "," and operand.is_literal:
             for key in keys:
                 if key in written:
-                    raise _repeated(key, place)
+                    raise listed_twice(names.label_of(key), place)
                 written.add(key)
         if operand.operator in ",^":
             for key, host in zip(keys, here, strict=True):
@@ -324,11 +324,6 @@ def _meant(keys: Sequence[names.Endpoint], picks: Iterable[names.Endpoint]) -> l
         ]
         or [key]
     ]
-
-
-def _repeated(endpoint: names.Endpoint, place: Origin | None) -> InventoryError:
-    shown = names.label_of(endpoint)
-    return InventoryError("a host is named twice", place=place, found=shown, expected="each host once")
 
 
 def _names(operand: Operand, inventory: Inventory, place: Origin | None) -> list[str]:

@@ -1,6 +1,5 @@
 """What both editors share: which hosts an edit is about, and the check of what came out. Text to text, no I/O."""
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -218,32 +217,31 @@ def _named(
     targets: Sequence[str], settings: Settings, there: Sequence[Host], source: str
 ) -> list[tuple[str, Settings]]:
     """New hosts with short names: `me@h:2201` is called `h` where nothing else is, and has its user and port set."""
-    endpoints = [(target, _pattern_endpoint(target, source)) for target in targets]
-    times = Counter(name for _, one in endpoints for name in own.expand(one.host, Origin(source)))
-    taken = {host.ssh_name for host in there} | {host.name for host in there}
+    endpoints = [_pattern_endpoint(target, source) for target in targets]
+    taken = {host.name for host in there}
     known = {host.endpoint: host.name for host in there}
+    at: dict[str, list[Endpoint]] = {}  # host -> all its endpoints, old and new
+    for one in known:
+        at.setdefault(one.host, []).append(one)
+    for pattern in endpoints:
+        for host in own.expand(pattern.host, Origin(source)):
+            at.setdefault(host, []).append(Endpoint(host, pattern.user, pattern.port))
     found: list[tuple[str, Settings]] = []
-    for target, one in endpoints:
-        said = {name: value for name, value in (("user", one.user), ("port", one.port)) if value is not None}
-        for name in own.expand(one.host, Origin(source)) if said else ():
-            if Endpoint(name, one.user, one.port) in known:
-                raise _already_there(target, known[Endpoint(name, one.user, one.port)], source)
-        others = [(other.user, other.port) for _, other in endpoints if other is not one and other.host == one.host]
-        is_alone = not others and not any(
-            name in taken or times[name] > 1 for name in own.expand(one.host, Origin(source))
-        )
-        has_port = one.port is not None and all(port != one.port for _, port in others)
-        has_user = one.user is not None and all(user != one.user for user, _ in others)
-        for shown in (
-            Endpoint(one.host) if is_alone or not said else None,
-            Endpoint(one.host, None, one.port) if has_port else None,
-            Endpoint(one.host, one.user) if has_user else None,
-            one,
-        ):
-            if shown is not None and taken.isdisjoint(own.expand(label_of(shown), Origin(source))):
+    for target, one in zip(targets, endpoints, strict=True):
+        hosts = own.expand(one.host, Origin(source))
+        its_own = {name: value for name, value in (("user", one.user), ("port", one.port)) if value is not None}
+        for host in hosts if its_own else ():
+            if (name := known.get(Endpoint(host, one.user, one.port))) is not None:
+                raise _already_there(target, name, source)
+        others = [other for host in hosts for other in at[host] if (other.user, other.port) != (one.user, one.port)]
+        for shown in (Endpoint(one.host), Endpoint(one.host, None, one.port), Endpoint(one.host, one.user), one):
+            is_like_another = any(
+                shown.user in (None, other.user) and shown.port in (None, other.port) for other in others
+            )
+            if not is_like_another and taken.isdisjoint(own.expand(label_of(shown), Origin(source))):
                 break
-        found.append((label_of(shown or one), {**settings, **said}))
-        taken.update(own.expand(label_of(shown or one), Origin(source)))
+        found.append((label_of(shown), {**settings, **its_own}))
+        taken.update(own.expand(label_of(shown), Origin(source)))
     return found
 
 

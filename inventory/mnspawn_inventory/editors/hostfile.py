@@ -30,19 +30,24 @@ WORDS = {
 WRITTEN = {field: re.compile(rf"(\s+(?:{words})\s*=\s*)\S+") for field, words in WORDS.items()}
 
 
-class HostfileDocument(Document):
-    """One hostfile that is being edited; the dialect stays what it is."""
-
-    holds: tuple[str, ...] | None = ("slots", "max_slots", "user", "port")
+class _Lines(Document):
+    """A file of which each line names hosts."""
 
     def __init__(self, text: str, source: str, format_name: str) -> None:
         super().__init__(text, source, format_name)
-        self.holds = HELD.get(format_name, self.holds)
         self._first = text
         self._lines = text.removesuffix("\n").split("\n") if text else []
 
     def _written(self) -> str:
         return "".join(f"{line}\n" for line in self._lines)
+
+
+class HostfileDocument(_Lines):
+    """One hostfile that is being edited; the dialect stays what it is."""
+
+    def __init__(self, text: str, source: str, format_name: str) -> None:
+        super().__init__(text, source, format_name)
+        self.holds = HELD.get(format_name, ("slots", "max_slots", "user", "port"))
 
     def _before(self, text: str) -> Inventory:
         """What was read; a host may have got or lost one of the same address, and so another name."""
@@ -148,17 +153,10 @@ def _is_one(names: Collection[str], wanted: Mapping[str, Settings]) -> bool:
     return all(name in wanted and wanted[name].keys() <= {"slots"} for name in names)
 
 
-class NodeFileDocument(Document):
+class NodeFileDocument(_Lines):
     """A node file with a line for each slot (PBS, LSF)."""
 
     holds = ("slots",)
-
-    def __init__(self, text: str, source: str, format_name: str) -> None:
-        super().__init__(text, source, format_name)
-        self._lines = text.removesuffix("\n").split("\n") if text else []
-
-    def _written(self) -> str:
-        return "".join(f"{line}\n" for line in self._lines)
 
     def _add(self, asked: Sequence[Asked], groups: Sequence[str]) -> None:
         for one in asked:

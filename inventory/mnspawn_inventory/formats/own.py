@@ -6,7 +6,7 @@ from pathlib import Path as FilePath
 
 from mnspawn_inventory import fields, names, nodeset
 from mnspawn_inventory.draft import Draft, GroupDraft, Values, unknown_key
-from mnspawn_inventory.errors import InventoryError, Origin, did_you_mean
+from mnspawn_inventory.errors import InventoryError, Origin, did_you_mean, listed_twice
 from mnspawn_inventory.expression import parts
 from mnspawn_inventory.formats.toml_places import Path, TomlPlaces
 from mnspawn_inventory.groups import ALL
@@ -66,7 +66,7 @@ def expand(pattern: str, place: Origin | None) -> list[str]:
         return [names.check_name(pattern, place)]
     found = [name for part in parts(pattern, place) for name in _names(part, place)]
     if len(set(found)) < len(found):
-        raise InventoryError("a host is named twice", place=place, found=pattern, expected="each host once")
+        raise listed_twice(pattern, place)
     return found
 
 
@@ -93,9 +93,7 @@ class _Reader:
                 place = self._places.value(item_path)
                 for name in expand(pattern, place):
                     if name in listed:
-                        raise InventoryError(
-                            "a host is named twice", place=place, found=name, expected="each host once"
-                        )
+                        raise listed_twice(name, place)
                     listed.add(name)
                     self._draft.host(name, place)
             return

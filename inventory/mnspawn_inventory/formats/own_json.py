@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mnspawn_inventory import fields, names
 from mnspawn_inventory.draft import Draft, unknown_key
-from mnspawn_inventory.errors import InventoryError
+from mnspawn_inventory.errors import InventoryError, listed_twice
 from mnspawn_inventory.formats.ansible_json import Json, as_names, as_object
 from mnspawn_inventory.settings import as_secret
 
@@ -64,7 +64,7 @@ def _host(table: dict[str, object], draft: Draft, document: Json, index: int, fo
     place = places.value("hosts", index, "name")
     name = names.check_name(_name(table, document, "host", index), place)
     if draft.has_host(name):
-        raise InventoryError("a host is named twice", place=place, found=name, expected="each host once")
+        raise listed_twice(name, place)
     values = draft.host(name, place)
     for key, raw in table.items():
         here = ("hosts", index, key)
