@@ -9,7 +9,6 @@ from mnspawn_inventory.errors import InventoryError, Origin, did_you_mean
 from mnspawn_inventory.model import Inventory
 
 if TYPE_CHECKING:
-    from mnspawn_inventory.formats.ansible import AnsibleSource
     from mnspawn_inventory.text import Text
 
 # Readers are imported where they are needed: importing the package, and a run with --hosts, pay for none of them.
@@ -33,7 +32,6 @@ FORMATS = (
 )
 OWN = "toml"
 STRANGE = ("not a setting", "not a host name", "not a user name")  # what a file of another kind is told
-FOLDER_IGNORED = (".cfg", ".retry", ".orig", ".bak", ".pyc", ".pyo", ".swp", ".rpm", ".md", ".txt", ".rst", "~")
 
 
 def read_inventory(
@@ -77,20 +75,25 @@ def check_format(name: str | None, place: Origin) -> None:
 
 
 def read_into(draft: Draft, path: Path, shown: str, format_name: str | None = None) -> None:
-    """Read a file into a draft, over what is there."""
-    if format_name is None and path.is_dir():
-        _read_folder(draft, path, shown)
-        return
-    if format_name == "ansible-script":
-        _read_ansible(draft, path, shown, None)
-        return
+    """Read a file into a draft, over what is there.
+
+    Args:
+        shown: what errors call the file.
+        format_name: by default it is found out.
+    """
     from mnspawn_inventory.formats.detect import detect, is_script
     from mnspawn_inventory.text import decode, read_bytes
 
-    content = read_bytes(path, shown)
-    if format_name is None and is_script(content[:4], os.access(path, os.X_OK)):
-        draft.format = "ansible-script"
-        _read_ansible(draft, path, shown, None)
+    if format_name is None and path.is_dir():
+        from mnspawn_inventory.formats.ansible_files import read_folder
+
+        read_folder(draft, path, shown)
+        return
+    content = b"" if format_name == "ansible-script" else read_bytes(path, shown)
+    if format_name == "ansible-script" or (format_name is None and is_script(content[:4], os.access(path, os.X_OK))):
+        from mnspawn_inventory.formats.ansible_files import read_script
+
+        read_script(draft, path, shown)
         return
     text = decode(content, shown)
     draft.format = format_name or detect(path, text)
@@ -106,90 +109,32 @@ def read_decoded(draft: Draft, path: Path, text: "Text") -> None:
     """Read a text of the draft's format into it; `path` is where it is a file, for what stands beside it."""
     from mnspawn_inventory.formats import hostfile
 
-    if draft.format.startswith("ansible-"):
-        _read_ansible(draft, path, text.source, text)
-    elif draft.format == OWN:
+    if draft.format == OWN:
         from mnspawn_inventory.formats import own
 
         own.read(text, draft)
-    elif draft.format == "json":
-        _read_json(draft, path, text)
-    elif draft.format == "ssh-config":
-        from mnspawn_inventory.formats import ssh_config
-
-        ssh_config.read(text, draft)
     elif draft.format in hostfile.DIALECTS:
         hostfile.read(text, draft, draft.format)
     elif draft.format in ("pbs", "lsf"):
         hostfile.read_repeated(text, draft)
+    elif draft.format == "ssh-config":
+        from mnspawn_inventory.formats import ssh_config
+
+        ssh_config.read(text, draft)
+    elif draft.format == "json":  # our own export has a list of hosts, Ansible's JSON has groups
+        from mnspawn_inventory.formats import ansible_files, ansible_json, own_json
+
+        document = ansible_json.load(text)
+        if own_json.is_own(document):
+            own_json.read(document, draft)
+        else:
+            ansible_files.read_json(draft, path, document, text.source)
+    elif draft.format.startswith("ansible-"):
+        from mnspawn_inventory.formats import ansible_files
+
+        ansible_files.read_file(draft, path, text)
     else:
         _read_list(draft, text)
-
-
-def _read_ansible(draft: Draft, path: Path, shown: str, text: "Text | None") -> None:
-    from mnspawn_inventory.formats.ansible import AnsibleSource
-    from mnspawn_inventory.formats.ansible_vars import read_beside
-
-    source = AnsibleSource(shown)
-    _read_groups(source, draft, path, text)
-    source.apply(draft, read_beside(source, path))
-
-
-def _read_groups(source: "AnsibleSource", draft: Draft, path: Path, text: "Text | None") -> None:
-    """Read one file of Ansible's into its groups; no text: a script to run."""
-    from mnspawn_inventory.formats import ansible_ini, ansible_json, ansible_yaml
-
-    if text is None:
-        ansible_json.run_script(path, source)
-    elif draft.format == "ansible-ini":
-        ansible_ini.read(text, source)
-    elif draft.format == "ansible-yaml":
-        ansible_yaml.read(text, source)
-    else:
-        ansible_json.read_groups(ansible_json.load(text), source)
-
-
-def _read_json(draft: Draft, path: Path, text: "Text") -> None:
-    """Our own export has a list of hosts; Ansible's JSON has groups."""
-    from mnspawn_inventory.formats import ansible_json, own_json
-    from mnspawn_inventory.formats.ansible import AnsibleSource
-    from mnspawn_inventory.formats.ansible_vars import read_beside
-
-    document = ansible_json.load(text)
-    if own_json.is_own(document):
-        own_json.read(document, draft)
-        return
-    draft.format = "ansible-json"
-    source = AnsibleSource(text.source)
-    ansible_json.read_groups(document, source, is_certain=False)
-    source.apply(draft, read_beside(source, path))
-
-
-def _read_folder(draft: Draft, folder: Path, shown: str) -> None:
-    """Read the files of a folder one after the other, as Ansible does, into one inventory."""
-    from mnspawn_inventory.formats.ansible import AnsibleSource
-    from mnspawn_inventory.formats.ansible_vars import read_beside
-    from mnspawn_inventory.formats.detect import detect, is_script
-    from mnspawn_inventory.text import decode, read_bytes
-
-    source = AnsibleSource(f"{shown}/")
-    for entry in sorted(folder.iterdir()):
-        if entry.name.startswith(".") or entry.name.endswith(FOLDER_IGNORED) or not entry.is_file():
-            continue
-        name = str(Path(shown) / entry.name)
-        content = read_bytes(entry, name)
-        if is_script(content[:4], os.access(entry, os.X_OK)):
-            _read_groups(source, draft, entry, None)
-            continue
-        text = decode(content, name)
-        try:
-            found = detect(entry, text)
-        except InventoryError:  # it looks like an ssh_config in part, and Ansible has none
-            found = "hostfile"
-        draft.format = found if found.startswith("ansible-") else "ansible-json" if found == "json" else "ansible-ini"
-        _read_groups(source, draft, entry, text)
-    draft.format = "ansible-folder"
-    source.apply(draft, read_beside(source, folder / "any"))
 
 
 def _read_list(draft: Draft, text: "Text") -> None:

@@ -1,8 +1,10 @@
 """What the commands of `mnspawn inventory` share: their options, and where they read and write."""
 
+import inspect
 import json
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,42 +28,88 @@ JsonOption = Annotated[bool, typer.Option("--json", help="For machines.")]
 STDIN = "/dev/stdin"
 
 
-def file_of(inventory: str | None, hostfile: str | None) -> str | None:
-    """The one file that the options name; None for the user's own inventory."""
-    if inventory is not None and hostfile is not None:
-        raise InventoryError(
-            "--inventory and --hostfile both name a file", place=Origin("--hostfile"), expected="one of them"
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The inventory that a command is about, as its options name it: a file, or else the user's own."""
+
+    inventory: str | None = None
+    hostfile: str | None = None
+    format_name: str | None = None
+    as_json: bool = False
+
+    @property
+    def file(self) -> str | None:
+        """The one file that the options name; None for the user's own inventory."""
+        if self.inventory is not None and self.hostfile is not None:
+            raise InventoryError(
+                "--inventory and --hostfile both name a file", place=Origin("--hostfile"), expected="one of them"
+            )
+        file = self.inventory if self.inventory is not None else self.hostfile
+        if file == "":
+            option = "--inventory" if self.inventory is not None else "--hostfile"
+            raise InventoryError("no file name", place=Origin(option), found="", expected="a file")
+        return STDIN if file == "-" else file
+
+    def read(self) -> Inventory:
+        """Read the file given, else the user's own inventory, else the allocation."""
+        from mnspawn_inventory.allocation import find_allocation
+        from mnspawn_inventory.resolve import read_own, user_file
+
+        if self.file is not None:
+            return read_inventory(self.file, self.format_name)
+        found = read_own(os.environ, ".") or find_allocation(os.environ)
+        if found is None:
+            raise InventoryError(
+                "there is no inventory",
+                place=Origin(str(user_file(os.environ))),
+                hint="mnspawn inventory add HOST makes one, mnspawn inventory import FILE takes one over",
+            )
+        return found
+
+    def target(self, targets: tuple[str, ...] = ()) -> Path:
+        """The file that an edit of these hosts and groups goes to."""
+        from mnspawn_inventory.target import own_target
+
+        if self.file == STDIN:
+            raise InventoryError("stdin is read, not edited", place=Origin("--inventory"), found="-", expected="a file")
+        return Path(self.file).expanduser() if self.file is not None else own_target(os.environ, ".", targets)
+
+    def change(self, path: Path, work: Callable[[Any], list[str]], *, create: bool = False) -> list[str]:
+        """Let `work` edit the file; one that --hostfile makes is a hostfile, if its name says nothing else."""
+        from mnspawn_inventory.target import change
+
+        is_new_hostfile = self.hostfile is not None and not path.exists() and not path.suffix
+        format_name = self.format_name or ("hostfile" if is_new_hostfile else None)
+        return change(path, work, format_name=format_name, create=create)
+
+
+def takes_file(command: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Give a command the options that name a file and --json; it gets them as `source`."""
+
+    def call(inventory: Any, hostfile: Any, format_name: Any, as_json: Any, **arguments: Any) -> int | None:
+        return command(source=Source(inventory, hostfile, format_name, as_json), **arguments)
+
+    options = {"inventory": FileOption, "hostfile": HostfileOption, "format_name": FormatOption, "as_json": JsonOption}
+    own = [one for one in inspect.signature(command).parameters.values() if one.name != "source"]
+    added = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=False if name == "as_json" else None, annotation=kind
         )
-    file = inventory if inventory is not None else hostfile
-    if file == "":
-        option = "--inventory" if inventory is not None else "--hostfile"
-        raise InventoryError("no file name", place=Origin(option), found="", expected="a file")
-    return STDIN if file == "-" else file
-
-
-def load(inventory: str | None, hostfile: str | None, format_name: str | None) -> Inventory:
-    """The inventory that a command is about: the file given, else the user's own, else the allocation."""
-    from mnspawn_inventory.allocation import find_allocation
-    from mnspawn_inventory.resolve import read_own, user_file
-
-    file = file_of(inventory, hostfile)
-    if file is not None:
-        return read_inventory(file, format_name)
-    found = read_own(os.environ, ".") or find_allocation(os.environ)
-    if found is None:
-        raise InventoryError(
-            "there is no inventory",
-            place=Origin(str(user_file(os.environ))),
-            hint="mnspawn inventory add HOST makes one, mnspawn inventory import FILE takes one over",
-        )
-    return found
+        for name, kind in options.items()
+    ]
+    keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+    call.__signature__ = inspect.Signature([*keywords, *added])  # type: ignore[attr-defined]
+    call.__doc__, call.__name__ = command.__doc__, command.__name__
+    return call
 
 
 def print_json(document: dict[str, Any]) -> None:
+    """Print a document on stdout."""
     print_out((json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def print_notes(notes: tuple[str, ...]) -> None:
+    """Print notes on stderr."""
     for note in notes:
         print_ours(told(note))
 
@@ -80,32 +128,8 @@ def print_problems(hosts: Iterable[Host]) -> None:
     print_notes(problems.lines())
 
 
-def target_of(inventory: str | None, hostfile: str | None, targets: tuple[str, ...]) -> Path:
-    from mnspawn_inventory.target import own_target
-
-    file = file_of(inventory, hostfile)
-    if file == STDIN:
-        raise InventoryError("stdin is read, not edited", place=Origin("--inventory"), found="-", expected="a file")
-    return Path(file).expanduser() if file is not None else own_target(os.environ, ".", targets)
-
-
-def change_file(
-    path: Path,
-    work: Callable[[Any], list[str]],
-    hostfile: str | None,
-    format_name: str | None,
-    *,
-    create: bool = False,
-) -> list[str]:
-    """Let `work` edit the file; one that --hostfile makes is a hostfile, if its name says nothing else."""
-    from mnspawn_inventory.target import change
-
-    if format_name is None and hostfile is not None and not path.exists() and not path.suffix:
-        format_name = "hostfile"
-    return change(path, work, format_name=format_name, create=create)
-
-
 def report(what: str, names: list[str], path: Path, as_json: bool) -> None:
+    """Print what was done to which hosts and groups of a file."""
     from mnspawn_inventory import fold as fold_names
 
     if as_json:

@@ -10,14 +10,13 @@ import typer
 
 from mnspawn.cli.inventory_files import (
     FileOption,
-    FormatOption,
     HostfileOption,
     JsonOption,
-    load,
+    Source,
     print_json,
     print_notes,
     print_problems,
-    target_of,
+    takes_file,
 )
 from mnspawn.cli.render import print_ours, print_out
 from mnspawn.cli.wording.run import told, visible
@@ -54,24 +53,22 @@ def chosen(found: Inventory, hosts: list[str] | None, **narrowing: str | None) -
 
 
 @app.command("list")
+@takes_file
 def list_hosts(
+    source: Source,
     hosts: HostsArgument = None,
-    inventory: FileOption = None,
-    hostfile: HostfileOption = None,
-    format_name: FormatOption = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     limit: LimitOption = None,
     names: Annotated[bool, typer.Option("--names", help="Names only, one a line.")] = False,
     fold: Annotated[bool, typer.Option("--fold", help="Names only, as ranges.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """List hosts in their order."""
     from mnspawn_inventory import fold as fold_names
 
-    found = load(inventory, hostfile, format_name)
+    found = source.read()
     kept = chosen(found, hosts, include=include, exclude=exclude, limit=limit)
-    if as_json:
+    if source.as_json:
         print_json({"hosts": [shown_host(host) for host in kept]})
     elif fold:
         print_out(f"{fold_names(host.name for host in kept)}\n")
@@ -112,17 +109,12 @@ def table(hosts: tuple[Host, ...]) -> str:
 
 
 @app.command()
-def show(
-    hosts: HostsArgument = None,
-    inventory: FileOption = None,
-    hostfile: HostfileOption = None,
-    format_name: FormatOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@takes_file
+def show(source: Source, hosts: HostsArgument = None) -> None:
     """Show everything that is said of hosts (by default of all), and where it is written."""
-    found = load(inventory, hostfile, format_name)
+    found = source.read()
     kept = chosen(found, hosts)
-    if as_json:
+    if source.as_json:
         documents = [
             {**shown_host(host), "origins": {field: str(place) for field, place in host.origins}} for host in kept
         ]
@@ -176,7 +168,7 @@ ssh-config or json.",
     from mnspawn_inventory.export import only
     from mnspawn_inventory.store import edit
 
-    found = load(inventory, hostfile, from_format)
+    found = Source(inventory, hostfile, from_format).read()
     if hosts:
         found = only(found, chosen(found, hosts))
     for host in found.hosts:
@@ -202,24 +194,17 @@ def _write_to(path: Path, text: str) -> None:
 
 
 @app.command()
-def validate(
-    files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE]...", help="By default your own inventory.")
-    ] = None,
-    inventory: FileOption = None,
-    hostfile: HostfileOption = None,
-    format_name: FormatOption = None,
-    as_json: JsonOption = False,
-) -> int:
+@takes_file
+def validate(source: Source, files: FilesArgument = None) -> int:
     """Check inventories: say what they are and have, or what is wrong and where. Status 2 when something is."""
-    given = [*(files or []), *([inventory] if inventory else []), *([hostfile] if hostfile else [])]
-    results = [_validated(file, partial(read_inventory, file, format_name)) for file in given]
+    given = [*(files or []), *(file for file in (source.inventory, source.hostfile) if file)]
+    results = [_validated(file, partial(read_inventory, file, source.format_name)) for file in given]
     if not given:
-        found = load(None, None, None)
+        found = Source().read()
         results = [_validated(found.source, lambda: found)]
-    if as_json:
+    if source.as_json:
         print_json({"files": results})
-    for result in [] if as_json else results:
+    for result in [] if source.as_json else results:
         if result["error"] is None:
             groups = f", {result['groups']} groups" if result["groups"] else ""
             print_out(f"{result['file']}: {result['format']}, {result['hosts']} hosts{groups}\n")
@@ -258,17 +243,13 @@ def _validated(file: str, read: Callable[[], Inventory]) -> dict[str, Any]:
 
 
 @app.command()
-def groups(
-    inventory: FileOption = None,
-    hostfile: HostfileOption = None,
-    format_name: FormatOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@takes_file
+def groups(source: Source) -> None:
     """List the groups with their hosts."""
     from mnspawn_inventory import fold as fold_names
 
-    found = load(inventory, hostfile, format_name)
-    if as_json:
+    found = source.read()
+    if source.as_json:
         print_json({"groups": [group_json(group) for group in found.groups]})
     else:
         print_out("".join(f"@{group.name}  {fold_names(group.hosts) or '-'}\n" for group in found.groups))
@@ -279,7 +260,7 @@ def path(inventory: FileOption = None, hostfile: HostfileOption = None, as_json:
     """Print the file that edits go to; --json: all files that are read."""
     from mnspawn_inventory.resolve import own_files
 
-    target = target_of(inventory, hostfile, ())
+    target = Source(inventory, hostfile).target()
     user, project = own_files(os.environ, ".")
     if as_json:
         files = {"user": user, "project": project}

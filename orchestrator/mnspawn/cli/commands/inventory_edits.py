@@ -9,10 +9,10 @@ from mnspawn.cli.inventory_files import (
     FormatOption,
     HostfileOption,
     JsonOption,
-    change_file,
+    Source,
     print_notes,
     report,
-    target_of,
+    takes_file,
 )
 from mnspawn_inventory import InventoryError, Origin, read_inventory
 
@@ -28,60 +28,52 @@ PortOption = Annotated[str | None, typer.Option("--port", metavar="PORT", help="
 SlotsOption = Annotated[str | None, typer.Option("--slots", metavar="N", help="As slots=N.")]
 
 
+@takes_file
 def add(
+    source: Source,
     words: WordsArgument,
     group: Annotated[list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="Put them into it.")] = None,
     address: AddressOption = None,
     user: UserOption = None,
     port: PortOption = None,
     slots: SlotsOption = None,
-    inventory: FileOption = None,
-    hostfile: HostfileOption = None,
-    format_name: FormatOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Add hosts: names or ranges, with their settings."""
     settings_too = {"address": address, "user": user, "port": port, "slots": slots}
     targets, settings = _taken_apart(words, settings_too)
-    path = target_of(inventory, hostfile, ())
-    added = change_file(
-        path, lambda document: document.add(targets, settings, group or ()), hostfile, format_name, create=True
-    )
-    report("added", added, path, as_json)
+    path = source.target()
+    added = source.change(path, lambda document: document.add(targets, settings, group or ()), create=True)
+    report("added", added, path, source.as_json)
 
 
+@takes_file
 def set_fields(
+    source: Source,
     words: WordsArgument,
     address: AddressOption = None,
     user: UserOption = None,
     port: PortOption = None,
     slots: SlotsOption = None,
-    inventory: FileOption = None,
-    hostfile: HostfileOption = None,
-    format_name: FormatOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Set fields of hosts, ranges and @groups; KEY= takes a field away."""
     targets, settings = _taken_apart(words, {"address": address, "user": user, "port": port, "slots": slots})
     if not settings:
         raise InventoryError("nothing to set", expected="KEY=VALUE")
-    path = target_of(inventory, hostfile, targets)
-    done = change_file(path, lambda document: document.set(targets, settings), hostfile, format_name)
-    report("set", done, path, as_json)
+    path = source.target(targets)
+    done = source.change(path, lambda document: document.set(targets, settings))
+    report("set", done, path, source.as_json)
 
 
+@takes_file
 def remove(
+    source: Source,
     targets: Annotated[list[str], typer.Argument(metavar="HOSTS...", help="Names, ranges and @groups.")],
-    inventory: FileOption = None,
-    hostfile: HostfileOption = None,
-    format_name: FormatOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Remove hosts from everywhere, or a @group (its hosts stay)."""
     parts = _parts(targets)
-    path = target_of(inventory, hostfile, parts)
-    done = change_file(path, lambda document: document.remove(parts), hostfile, format_name)
-    report("removed", done, path, as_json)
+    path = source.target(parts)
+    done = source.change(path, lambda document: document.remove(parts))
+    report("removed", done, path, source.as_json)
 
 
 def import_file(
@@ -98,7 +90,8 @@ def import_file(
     found = read_inventory("/dev/stdin" if file == "-" else file, format_name)
     for host in found.hosts:
         host.check_usable()
-    path = target_of(inventory, None, ())
+    own = Source(inventory)
+    path = own.target()
 
     def work(document: Any) -> list[str]:
         if not isinstance(document, TomlDocument):
@@ -115,7 +108,7 @@ def import_file(
         document.merge(runs(found.hosts), found)
         return [host.name for host in found.hosts]
 
-    report("imported", change_file(path, work, None, None, create=True), path, as_json)
+    report("imported", own.change(path, work, create=True), path, as_json)
     print_notes(found.notes)
 
 
@@ -123,7 +116,7 @@ def edit(inventory: FileOption = None, hostfile: HostfileOption = None, as_json:
     """Open the inventory in $VISUAL or $EDITOR, and check it before it is put in place."""
     from mnspawn.cli.editor import edit_by_hand
 
-    path = target_of(inventory, hostfile, ())
+    path = Source(inventory, hostfile).target()
     changed = edit_by_hand(path)
     report("edited" if changed else "unchanged", [], path, as_json)
 
