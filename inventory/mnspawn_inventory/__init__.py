@@ -1,6 +1,6 @@
-"""Host inventories: every format that people have, read into one model; expressions that choose hosts.
+"""Host inventories: files of many formats read into one model, and expressions that choose hosts.
 
-Knows nobody: it depends on neither of the other packages.
+Depends on neither of the other packages.
 """
 
 from mnspawn_inventory.errors import InventoryError, Origin

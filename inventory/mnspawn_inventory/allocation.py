@@ -1,4 +1,4 @@
-"""Hosts that a batch system gave us, read from the environment: Slurm, PBS, LSF, and Paddle's cloud variables."""
+"""The hosts of a batch system's allocation, from the environment: Slurm, PBS, LSF, Paddle's cloud variables."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from mnspawn_inventory.errors import InventoryError, Origin, listed_twice
 from mnspawn_inventory.model import Inventory
 
 COUNT = re.compile(r"([0-9]+)(?:\(x([0-9]+)\))?", re.ASCII)
-# variables that list hosts, and what each would have
+# variables that list hosts, and what each should contain
 LISTING = {
     "SLURM_JOB_NODELIST": "nodes such as gpu[01-03]",
     "SLURM_NODELIST": "nodes such as gpu[01-03]",
@@ -18,7 +18,7 @@ LISTING = {
     "LSB_MCPU_HOSTS": "host N host N ...",
     "PBS_NODEFILE": "a file with a line for each slot",
 }
-# variables of batch systems whose lists are not read, and what makes a hostfile of each
+# variables of batch systems that are not read, and a command that makes a hostfile of each
 UNREAD = {
     "PE_HOSTFILE": 'awk \'{print $1 " slots=" $2}\' "$PE_HOSTFILE" > hosts',
     "COBALT_NODEFILE": 'cp "$COBALT_NODEFILE" hosts',
@@ -29,10 +29,10 @@ PADDLE_CLOUD = ("PADDLE_TRAINERS", "POD_IP", "PADDLE_TRAINER_ID", "TRAINER_PORTS
 
 
 def find_allocation(environ: Mapping[str, str]) -> Inventory | None:
-    """The hosts of the allocation that we are in, in its order; None outside of any.
+    """The hosts of the allocation that mnspawn runs in, in its order; None outside of any.
 
     Raises:
-        InventoryError: a variable or node file of the batch system can't be used as it is.
+        InventoryError: a variable or node file of the batch system can't be used.
     """
     for find in (_slurm, _lsf, _pbs, _paddle):
         draft = find(environ)
@@ -46,7 +46,7 @@ def find_allocation(environ: Mapping[str, str]) -> Inventory | None:
 
 
 def _refuse_empty(environ: Mapping[str, str]) -> None:
-    """Raises InventoryError for a variable that is there and lists nothing: somebody meant to have an allocation."""
+    """Raises InventoryError for a variable that is set but empty: the user expects an allocation."""
     listing = dict(LISTING)
     if all(environ.get(name) for name in PADDLE_CLOUD if name != "PADDLE_TRAINERS"):
         listing["PADDLE_TRAINERS"] = "addresses, separated by commas"
@@ -61,7 +61,7 @@ def _refuse_empty(environ: Mapping[str, str]) -> None:
 
 
 def unread(environ: Mapping[str, str]) -> str | None:
-    """How to use the hosts of a batch system whose variables are not read; None outside of those."""
+    """How to use the hosts of a batch system whose variables are not read; None outside of one."""
     for name, command in UNREAD.items():
         if environ.get(name):
             return f"{name} is set, but not read: {command}; then --hostfile hosts"
@@ -180,7 +180,7 @@ def _read_node_file(path: str, draft: Draft) -> None:
 
 
 def _paddle(environ: Mapping[str, str]) -> Draft | None:
-    """Paddle's cloud: all four variables are set and there is more than one worker."""
+    """Paddle's cloud: all four variables are set, and there is more than one trainer."""
     if any(not environ.get(name) for name in PADDLE_CLOUD) or environ.get("PADDLE_TRAINERS_NUM") == "1":
         return None
     if environ["PADDLE_TRAINER_ID"] != "0":
@@ -197,9 +197,9 @@ def _paddle(environ: Mapping[str, str]) -> Draft | None:
 
 
 def add_addresses(text: str, draft: Draft, place: Origin) -> None:
-    """Read Paddle's list of addresses: comma separated, blanks around each allowed, each once.
+    """Read Paddle's list of addresses: separated by commas, perhaps with blanks, each once.
 
-    The addresses are those of the data network: endpoints have them literally.
+    They are data addresses: endpoints contain them literally.
     """
     shift = 0
     for piece in text.split(","):

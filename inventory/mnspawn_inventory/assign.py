@@ -1,4 +1,4 @@
-"""`KEY=VALUE` words of a command line as settings of a host, checked before a file is touched. Pure."""
+"""`KEY=VALUE` words of a command line as settings of a host. Pure."""
 
 from collections.abc import Iterable
 
@@ -13,10 +13,13 @@ SOURCES = ("env", "file")  # of secrets
 
 
 def parse_settings(words: Iterable[str]) -> dict[str, object]:
-    """Read `slots=8`, `env.NCCL_DEBUG=INFO`, `labels.rack=r1`, `env.HF_TOKEN.env=HF_TOKEN`; `slots=` takes away.
+    """Read `slots=8`, `env.NCCL_DEBUG=INFO`, `labels.rack=r1`, `env.HF_TOKEN.env=HF_TOKEN`; `slots=` removes a value.
+
+    Returns:
+        Values by field, `env.NAME` or `labels.NAME`; None to remove a value.
 
     Raises:
-        InventoryError: a word is no setting, or its field doesn't take the value.
+        InventoryError: a word is not a setting, or its field does not accept the value.
     """
     settings: dict[str, object] = {}
     for word in words:

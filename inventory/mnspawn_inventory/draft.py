@@ -1,4 +1,4 @@
-"""An inventory while it is being read: values collected with their places, then inherited. Does no I/O."""
+"""An inventory that is being read: collects values with their places, then applies inheritance. No I/O."""
 
 from collections.abc import Iterable
 
@@ -7,24 +7,24 @@ from mnspawn_inventory.errors import InventoryError, Origin, did_you_mean
 from mnspawn_inventory.groups import ALL
 from mnspawn_inventory.model import Group, Host, Inventory, SecretRef
 
-WAYS = {"jump": "proxy_command", "proxy_command": "jump"}  # one takes the place of the other
-MAX_HOSTS = 100_000  # more comes from a slip in a range, and would only eat memory
+WAYS = {"jump": "proxy_command", "proxy_command": "jump"}  # one replaces the other
+MAX_HOSTS = 100_000  # more are a typing error in a range
 
 
 class Values:
-    """What one host or group says. Later settings of a field win."""
+    """The values of one host or group. A later value of a field wins."""
 
     __slots__ = ("_settings", "problem")
 
     def __init__(self) -> None:
-        self.problem: InventoryError | None = None  # why the host can't be used, though others can
+        self.problem: InventoryError | None = None  # see Host.problem
         self._settings: dict[str, tuple[object, Origin | None]] = {}
 
     def set(self, field: str, raw: object, place: Origin | None) -> None:
         """Check and keep a field's value.
 
         Raises:
-            InventoryError: there is no such field, or it doesn't take this value.
+            InventoryError: there is no such field, or it does not accept this value.
         """
         check = fields.FIELDS.get(field)
         if check is None:
@@ -34,7 +34,7 @@ class Values:
             self._settings.pop(WAYS[field], None)
 
     def set_env(self, name: str, raw: object, place: Origin | None) -> None:
-        """Keep a variable for the workers; `raw` is its text or a SecretRef."""
+        """Check and keep a variable for the workers; `raw` is its text or a SecretRef."""
         if not names.VARIABLE_NAME.fullmatch(name):
             raise InventoryError(
                 "not a variable's name",
@@ -46,7 +46,7 @@ class Values:
         self._settings[f"env.{name}"] = (value, place)
 
     def set_label(self, name: str, raw: object, place: Origin | None) -> None:
-        """Keep a label."""
+        """Check and keep a label."""
         if not names.GROUP_NAME.fullmatch(name):
             raise InventoryError(
                 "not a label's name", place=place, found=name, expected="letters, digits, '.', '-' and '_'"
@@ -77,18 +77,18 @@ class GroupDraft:
 
 
 class Draft:
-    """Collects what readers find; several files may be read into one draft, later ones over earlier ones."""
+    """Collects what readers find. Several files may be read into one draft; values of later files win."""
 
     def __init__(self, source: str, format_name: str, *, is_lenient: bool = False) -> None:
         self.source = source
-        self.is_lenient = is_lenient  # keys that nobody knows are noted, not refused: for edits, which keep them
+        self.is_lenient = is_lenient  # accept unknown keys with a note: edits keep them
         self.format = format_name
         self.notes: list[str] = []
         self.groups: dict[str, GroupDraft] = {}
         self._hosts: dict[str, tuple[Values, Origin | None]] = {}
 
     def host(self, name: str, place: Origin | None) -> Values:
-        """The host's values, the host made where it is new; the name is checked."""
+        """The values of a host, which is added if it is new; the name is checked."""
         known = self._hosts.get(name)
         if known is not None:
             return known[0]
@@ -113,7 +113,7 @@ class Draft:
         return self._hosts[_unbracketed(name)][1]
 
     def group(self, name: str, place: Origin | None) -> GroupDraft:
-        """The group, made where it is new; the name is checked."""
+        """The group, which is added if it is new; the name is checked."""
         known = self.groups.get(name)
         if known is None:
             names.check_group(name, place)
@@ -121,7 +121,7 @@ class Draft:
         return known
 
     def finish(self) -> Inventory:
-        """Inherit from groups to hosts and make the inventory.
+        """Apply inheritance and make the inventory.
 
         Raises:
             InventoryError: a group contains itself, or a child group is nowhere described.
@@ -205,15 +205,15 @@ def _make_host(
 def _with_name(
     name: str, place: Origin | None, settings: dict[str, tuple[object, Origin | None]]
 ) -> dict[str, tuple[object, Origin | None]]:
-    """The settings with the user and port that the name itself says.
+    """The settings with the user and port from the name itself.
 
     Raises:
-        InventoryError: they say something else.
+        InventoryError: the settings have another user or port.
     """
     endpoint = names.endpoint_of(name)
-    said = {"user": endpoint.user, "port": endpoint.port}
+    from_name = {"user": endpoint.user, "port": endpoint.port}
     completed = dict(settings)
-    for field, value in said.items():
+    for field, value in from_name.items():
         if value is None:
             continue
         found, where = settings.get(field, (value, place))
@@ -225,12 +225,12 @@ def _with_name(
 
 
 def _unbracketed(name: str) -> str:
-    """An IPv6 address without its brackets; another name as it is."""
+    """The name; an IPv6 address without its brackets."""
     return name[1:-1] if name.startswith("[") and name.endswith("]") else name
 
 
 def unknown_key(key: str, known: Iterable[str], place: Origin | None) -> InventoryError:
-    """The error for a key that nobody knows, with the nearest known one as a hint."""
+    """The error for an unknown key; the hint names the most similar known one."""
     choices = list(known)
     return InventoryError(
         "unknown key", place=place, found=key, expected="one of " + ", ".join(choices), hint=did_you_mean(key, choices)

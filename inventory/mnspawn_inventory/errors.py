@@ -1,4 +1,4 @@
-"""Where a value was written, and the one error of this package, which names that place."""
+"""Where a value was written, and the one error of this package, which names that place. Pure."""
 
 import os
 import shlex
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Origin:
-    """A place that people can go to: a file with line and column, an option, or an environment variable.
+    """Where something was written: a file with line and column, an option, or an environment variable.
 
-    Lines and columns count from 1; 0 means that the source has none.
+    Lines and columns count from 1; 0 means that there is none.
     """
 
     source: str
@@ -25,19 +25,19 @@ class Origin:
         return f"{self.source}:{self.line}:{self.column}"
 
     def moved(self, columns: int) -> "Origin":
-        """The place `columns` to the right on the same line (options and variables have columns, too)."""
+        """The place `columns` further right on the same line; the same place if it has no column."""
         return Origin(self.source, self.line, self.column + columns) if self.column else self
 
 
 class InventoryError(Exception):
-    """Hosts that can't be used as written. Its text is one line: place, what is wrong, found, expected.
+    """Hosts that can't be used as written. `str` gives one line: place, what is wrong, found, expected.
 
     Attributes:
         message: what is wrong, lower case, without a full stop.
         place: file:line:column, an option, or a variable; None where there is none.
-        found: the offending text as written, None where nothing was found.
-        expected: what would have been right, None where the message says it.
-        hint: the next step, not part of the text.
+        found: the offending text as written, or None.
+        expected: what would be right, or None if the message says so.
+        hint: what to do next; not part of the text.
     """
 
     def __init__(
@@ -76,24 +76,24 @@ def listed_twice(name: str, place: Origin | None) -> InventoryError:
 
 
 def for_shell(path: str | os.PathLike[str]) -> str:
-    """A path as it is pasted into a shell: quoted where it has blanks and the like, its "~/" left to the shell."""
+    """A path quoted for a shell; a leading "~/" is left for the shell to expand."""
     text = os.fspath(path)
     home, rest = ("~/", text[2:]) if text.startswith("~/") else ("", text)
     return home + (shlex.quote(rest) if rest or not home else "")
 
 
-MAX_QUOTED = 80  # an offending text is shown to be recognised, not to be read
+MAX_QUOTED = 80  # enough to recognize the text
 
 
 def quoted(text: str) -> str:
-    """The text as one printable line in quotes, cut when long."""
+    """The text as one printable line in quotes; long texts are cut."""
     if len(text) > MAX_QUOTED:
         text = text[: MAX_QUOTED - 3] + "..."
     return repr(text)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """A hint that names the nearest known word, None where none is near."""
+    """A hint that names the most similar known word; None if there is none."""
     from difflib import get_close_matches  # late: only mistakes need it
 
     near = get_close_matches(word, list(known), n=1, cutoff=0.7)

@@ -1,4 +1,4 @@
-"""Write an inventory as a hostfile, TOML, Ansible YAML, ssh_config or JSON. Says what a format can't hold. Pure."""
+"""Inventories as text: hostfile, TOML, Ansible YAML, ssh_config or JSON, with notes on what is lost. Pure."""
 
 import json
 import re
@@ -32,7 +32,7 @@ SSH_KEYWORDS = {
 
 
 def export(inventory: Inventory, format_name: str) -> tuple[str, tuple[str, ...]]:
-    """The text of the inventory in a format, and a note on every field that the format can't hold.
+    """The text of the inventory in a format, and a note for each field that the format can't hold.
 
     Raises:
         InventoryError: there is no such export.
@@ -53,15 +53,15 @@ def export(inventory: Inventory, format_name: str) -> tuple[str, tuple[str, ...]
 
 
 def _lost(inventory: Inventory, held: set[str], format_name: str) -> Iterator[str]:
-    said = {field for host in inventory.hosts for field in settings_of(host)}
+    used = {field for host in inventory.hosts for field in settings_of(host)}
     if inventory.groups:
-        said.add("groups")
-    for field in sorted(said - held):
+        used.add("groups")
+    for field in sorted(used - held):
         yield f"{format_name} can't hold {field}"
 
 
 def to_json(inventory: Inventory) -> dict[str, object]:
-    """`{"hosts": [...], "groups": [...]}`: every field of every host, null where nothing is said."""
+    """`{"hosts": [...], "groups": [...]}`: all fields of all hosts, null where there is no value."""
     return {
         "hosts": [host_json(host) for host in inventory.hosts],
         "groups": [group_json(group) for group in inventory.groups],
@@ -70,15 +70,15 @@ def to_json(inventory: Inventory) -> dict[str, object]:
 
 def host_json(host: Host) -> dict[str, object]:
     """One host with all its fields."""
-    said = settings_of(host)
+    settings = settings_of(host)
     first = ("address", "user", "port", "slots")
     return {
         "name": host.name,
-        **{field: said.get(field) for field in first},
+        **{field: settings.get(field) for field in first},
         "groups": list(host.groups),
-        **{field: said.get(field) for field in fields.FIELDS if field not in first},
-        "env": said.get("env", {}),
-        "labels": said.get("labels", {}),
+        **{field: settings.get(field) for field in fields.FIELDS if field not in first},
+        "env": settings.get("env", {}),
+        "labels": settings.get("labels", {}),
     }
 
 
@@ -88,7 +88,7 @@ def group_json(group: Group) -> dict[str, object]:
 
 
 def to_hostfile(inventory: Inventory) -> str:
-    """`[user@]name [slots=N] [max_slots=N]`; a port makes it a URL, so that it is not taken for slots."""
+    """`[user@]name [slots=N] [max_slots=N]`; as a URL if there is a port, which could look like slots."""
     lines = []
     for host in inventory.hosts:
         name = f"[{host.ssh_name}]" if ":" in host.ssh_name else host.ssh_name
@@ -100,7 +100,7 @@ def to_hostfile(inventory: Inventory) -> str:
 
 
 def to_ssh_config(inventory: Inventory) -> str:
-    """One `Host` for each host, with what ssh needs to reach it."""
+    """A `Host` block for each host, with what ssh needs to reach it."""
     lines = []
     for host in inventory.hosts:
         lines.append(f"Host {plain_name(host.name)}")
@@ -114,22 +114,22 @@ def to_ssh_config(inventory: Inventory) -> str:
 
 
 def plain_name(name: str) -> str:
-    """A host's name for formats in which a name says neither user nor port: `me@h:2201` is `me-h-2201`."""
+    """A host's name for formats whose names have no user and port: `me@h:2201` becomes `me-h-2201`."""
     return name if names.is_plain(name) else re.sub(r"[^A-Za-z0-9_.]+", "-", name.removeprefix("ssh://")).strip("-")
 
 
 def ssh_line(field: str, value: object) -> str:
-    """A keyword of ssh_config with its value."""
+    """A line of ssh_config."""
     text = str(value)
     if field == "proxy_command":  # ssh takes all of the line
         return f"{SSH_KEYWORDS[field]} {text}"
     if field in ("address", "identity"):
-        text = text.replace("%", "%%")  # ssh would take it for a token
+        text = text.replace("%", "%%")  # ssh would read it as a token
     return f'{SSH_KEYWORDS[field]} "{text}"' if " " in text else f"{SSH_KEYWORDS[field]} {text}"
 
 
 def only(inventory: Inventory, hosts: Sequence[Host]) -> Inventory:
-    """The inventory with these hosts only, and groups cut down to them."""
+    """The inventory with only these hosts, also in its groups."""
     kept = {host.name for host in hosts}
     groups = tuple(
         replace(group, hosts=tuple(name for name in group.hosts if name in kept)) for group in inventory.groups
@@ -164,7 +164,7 @@ def _ansible_variables(host: Host) -> dict[str, object]:
     if host.address is None and not names.is_plain(host.name):
         variables["ansible_host"] = host.ssh_name
     if host.jump is not None:
-        variables["ansible_ssh_common_args"] = f"-J {host.jump}"  # so that Ansible goes the same way
+        variables["ansible_ssh_common_args"] = f"-J {host.jump}"  # for Ansible's own connections
     if host.proxy_command is not None:
         variables["ansible_ssh_common_args"] = shlex.join(["-o", f"ProxyCommand={host.proxy_command}"])
     return variables

@@ -1,4 +1,4 @@
-"""Secrets that are written down where others can read them: a note for each, with its place and what to do."""
+"""Secrets that are written where other accounts can read them: a note for each, with what to do."""
 
 import os
 import stat
@@ -12,7 +12,7 @@ from mnspawn_inventory.secret_names import is_secret
 
 
 def notes_of(hosts: Iterable[Host], cwd: str | os.PathLike[str] = ".") -> tuple[str, ...]:
-    """A line for each such value. A file that only its owner can read may hold secrets."""
+    """A line for each such value, with its place. Files that only their owner can read may hold secrets."""
     notes = HostNotes()
     open_files: dict[str, bool] = {}
     for host in hosts:
@@ -34,7 +34,7 @@ def notes_of(hosts: Iterable[Host], cwd: str | os.PathLike[str] = ".") -> tuple[
 
 
 def _is_open(path: Path) -> bool:
-    """Whether accounts other than its owner's can read it; a program's output is kept nowhere."""
+    """Whether accounts other than the owner's can read it; a program's output is not stored."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):

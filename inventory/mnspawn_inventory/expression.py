@@ -1,6 +1,6 @@
-"""Host expressions as text: cut into operators and operands, each with its user, port, slots or devices. Pure.
+"""Host expressions: text to operators and operands, each with its user, port, slots or devices. Pure.
 
-`a,b` union, `a!b` difference, `a&b` intersection, `a^b` either but not both; from left to right, as ClusterShell does.
+`a,b` union, `a!b` difference, `a&b` intersection, `a^b` either but not both; from left to right, as in ClusterShell.
 """
 
 import re
@@ -11,20 +11,20 @@ from mnspawn_inventory import fields, names
 from mnspawn_inventory.errors import InventoryError, Origin
 
 OPERATORS = ",!&^"
-# "2" in "a:0,2@b" goes on with the devices of a
+# "2" in "a:0,2@b" continues the devices of a
 DEVICES_TAIL = re.compile(r"[0-9]+(?:-[0-9]+)?", re.ASCII)
 NUMBERS = re.compile(r"[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One part of an expression: a name, a range, a glob or @group, with what is said about it.
+    """One part of an expression: a name, a range, a glob or a @group, with its user, port, slots or devices.
 
     Attributes:
-        operator: how it joins what is left of it.
+        operator: how it is combined with what precedes it.
         pattern: the part that names hosts; an IPv6 address without its brackets.
         numbers: what follows the colon: "4", "0,2", "0-3".
-        is_deepspeed: it stood in `a:0@b:1`, where a single number is a device, too.
+        is_deepspeed: part of `a:0@b:1`, where even a single number is a device.
     """
 
     operator: str
@@ -37,7 +37,7 @@ class Operand:
 
     @property
     def is_literal(self) -> bool:
-        """Whether its hosts are written out, by names or ranges."""
+        """Whether its hosts are written out as names or ranges."""
         return not self.pattern.startswith("@") and not self.is_glob
 
     @property
@@ -45,15 +45,18 @@ class Operand:
         return "*" in self.pattern or "?" in self.pattern
 
     def label_of(self, name: str) -> str:
-        """One of its hosts, with the user and port that it says."""
+        """The name of one of its hosts, with its user and port."""
         return names.label_of(names.Endpoint(name, self.user, self.port))
 
 
 def parse(text: str, place: Origin | None, is_host: Callable[[str], bool]) -> list[Operand]:
-    """Cut an expression into operands. `is_host` tells `a@b` of two hosts (DeepSpeed) from user a on host b.
+    """Split an expression into operands.
+
+    Args:
+        is_host: whether a name is a host; decides whether `a@b` is two hosts (DeepSpeed) or user a on host b.
 
     Raises:
-        InventoryError: a part is empty or is no host.
+        InventoryError: a part is empty or not a host.
     """
     if not text.strip():
         raise InventoryError("no hosts", place=place, found=text, expected="host names, separated by commas")
@@ -70,7 +73,7 @@ def parse(text: str, place: Origin | None, is_host: Callable[[str], bool]) -> li
 
 
 def _pieces(text: str, place: Origin | None) -> list[tuple[str, str]]:
-    """(operator, operand) pairs; commas inside brackets and between devices don't cut."""
+    """(operator, operand) pairs; commas inside brackets and between devices do not separate."""
     pieces: list[tuple[str, str]] = []
     operator, start, depth = ",", 0, 0
     for index, char in enumerate(text + ","):
@@ -110,7 +113,7 @@ def _goes_on(before: str, piece: str) -> bool:
 
 
 def _deepspeed(piece: str, is_host: Callable[[str], bool]) -> list[str]:
-    """Cut `a:0,2@b` at its "@"; leave `user@a`, `@group` and `ssh://` alone."""
+    """Split `a:0,2@b` at its "@", but not `user@a`, `@group` and `ssh://`."""
     if piece[:6].lower() == "ssh://" or "@" not in piece[1:]:
         return [piece]
     head, *rest = piece[1:].split("@")
@@ -148,7 +151,7 @@ def _operand(operator: str, piece: str, place: Origin | None, is_deepspeed: bool
 
 
 def port_of(numbers: str | None, has_user_or_brackets: bool) -> int | None:
-    """The number after the colon as a port, None where it counts slots."""
+    """The number after the colon as a port; None if it counts slots."""
     if numbers is None or not (numbers.isascii() and numbers.isdigit()) or len(numbers) > 5:
         return None
     number = int(numbers)
@@ -169,7 +172,7 @@ def _checked(numbers: str | None, piece: str, place: Origin | None) -> str | Non
 
 
 def slots_and_devices(operand: Operand, place: Origin | None) -> tuple[int | None, tuple[int, ...] | None]:
-    """What `a:4` (four slots) and `a:0,2` or `a:0-3` (these devices) say in a list of hosts."""
+    """Slots and devices of an operand in a list of hosts: `a:4` is four slots, `a:0,2` and `a:0-3` are devices."""
     if operand.numbers is None:
         return None, None
     if operand.numbers.isdigit() and not operand.is_deepspeed:
@@ -183,7 +186,7 @@ def slots_and_devices(operand: Operand, place: Origin | None) -> tuple[int | Non
 
 
 def parts(text: str, place: Origin | None) -> list[str]:
-    """The names, ranges and @groups of a plain list, as they are written; commas inside brackets don't cut."""
+    """The names, ranges and @groups of a plain list, as written; commas inside brackets do not separate."""
     pieces = _pieces(text, place)
     for operator, piece in pieces:
         if operator != ",":

@@ -1,4 +1,4 @@
-"""The fields of a host: what each accepts, from typed values (TOML, YAML) and from text (hostfiles, INI). Pure."""
+"""The fields of a host: what each accepts, as a typed value (TOML, YAML) or as text (hostfiles, INI). Pure."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterable
 from mnspawn_inventory import names
 from mnspawn_inventory.errors import InventoryError, Origin
 
-MAX_SLOTS = 4096  # more workers on one host is a typing error; the agent takes no more either
+MAX_SLOTS = 4096  # more workers on one host are a typing error; the agent accepts no more either
 MAX_DEVICES = 4096
 TRANSPORTS = ("asyncssh", "paramiko", "openssh", "local")
 INTERFACE = re.compile(r"[A-Za-z0-9_.*-]{1,32}")
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 PERCENT = re.compile(r"%(.?)", re.DOTALL)
 TOKENS = ("%", "h", "k", "n", "p", "r")  # ssh_config(5)
-UNSPEAKABLE = re.compile(r"[\x00\ud800-\udfff]")  # NUL ends texts of the system; half a pair of UTF-16 is no letter
+INVALID = re.compile(r"[\x00\ud800-\udfff]")  # NUL ends strings of the system; half a surrogate pair is no character
 
 
 Check = Callable[[object, Origin | None], object]  # a value as it is written, and where; returns the checked value
 
 
 def wrong(what: str, raw: object, expected: str, place: Origin | None) -> InventoryError:
-    """The error for a value that is not what its field takes."""
+    """The error for a value that its field does not accept."""
     found = raw if isinstance(raw, str) else _spelled(raw)
     return InventoryError(what, place=place, found=found, expected=expected)
 
@@ -32,7 +32,7 @@ def _spelled(raw: object) -> str:
 
 
 def whole(raw: object, low: int, high: int, what: str, place: Origin | None) -> int:
-    """A whole number, also when written as text; never a bool or a float."""
+    """A whole number, as a number or as text; never a bool or a float."""
     expected = f"a whole number from {low} to {high}"
     if isinstance(raw, str) and raw.isascii() and raw.isdigit() and len(raw) <= 9:
         raw = int(raw)
@@ -42,7 +42,7 @@ def whole(raw: object, low: int, high: int, what: str, place: Origin | None) -> 
 
 
 def text(raw: object, what: str, place: Origin | None) -> str:
-    """One line of text that is not empty, has no control characters and can't be taken for an option."""
+    """One line of text: not empty, no control characters, and nothing that looks like an option."""
     if not isinstance(raw, str) or not raw.strip() or CONTROL.search(raw) or raw.startswith("-"):
         raise wrong(f"not {what}", raw, "one line of text, not empty, not beginning with '-'", place)
     return raw
@@ -62,7 +62,7 @@ def _line(what: str) -> Check:
 
 
 def _name(check: Callable[[str, Origin | None], str], what: str, expected: str) -> Check:
-    """The check for text that `check` takes."""
+    """The check for text that `check` accepts."""
 
     def checked(raw: object, place: Origin | None) -> str:
         if not isinstance(raw, str):
@@ -101,7 +101,7 @@ def _proxy_command(raw: object, place: Origin | None) -> str:
 
 
 def devices(raw: object, place: Origin | None) -> tuple[int, ...]:
-    """Positions of accelerators: [0, 2], "0,2", "0-3" or a single number; none twice."""
+    """Numbers of accelerators: [0, 2], "0,2", "0-3" or a single number; each once."""
     expected = "device numbers such as 0,2 or 0-3, each once"
     if isinstance(raw, int) and not isinstance(raw, bool):
         raw = [raw]
@@ -117,7 +117,7 @@ def devices(raw: object, place: Origin | None) -> tuple[int, ...]:
 
 
 def _device_ranges(raw: str, place: Origin | None) -> list[int]:
-    """Read "0,2" and "0-3" in the order in which they are written."""
+    """Read "0,2" and "0-3", in the order written."""
     positions: list[int] = []
     for piece in raw.split(","):
         low, dash, high = piece.strip().partition("-")
@@ -132,7 +132,7 @@ def _device_ranges(raw: str, place: Origin | None) -> list[int]:
 def _prelude(raw: object, place: Origin | None) -> str:
     """Shell lines: one text, or a list of lines."""
     lines = list(raw) if isinstance(raw, list | tuple) else [raw]
-    if not lines or not all(isinstance(line, str) and not UNSPEAKABLE.search(line) for line in lines):
+    if not lines or not all(isinstance(line, str) and not INVALID.search(line) for line in lines):
         raise wrong("not shell lines", raw, "text, or a list of lines", place)
     joined = "\n".join(str(line) for line in lines).strip("\n")
     if not joined.strip():
@@ -141,8 +141,8 @@ def _prelude(raw: object, place: Origin | None) -> str:
 
 
 def scalar_text(raw: object, what: str, place: Origin | None) -> str:
-    """The text of a variable or label: text as it is, numbers and booleans as they are spelled."""
-    if isinstance(raw, str) and not UNSPEAKABLE.search(raw):
+    """The text of a variable or label; numbers and booleans as TOML spells them."""
+    if isinstance(raw, str) and not INVALID.search(raw):
         return raw
     if isinstance(raw, bool | int | float):
         return _spelled(raw)

@@ -1,4 +1,4 @@
-"""What an inventory is once it is read: hosts in order, groups, and where every value was written. Does no I/O."""
+"""The model of an inventory: hosts in order, groups, and where each value was written. No I/O but secrets' files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from mnspawn_inventory.errors import InventoryError, Origin
 
 @dataclass(frozen=True, slots=True)
 class SecretRef:
-    """A value that is kept elsewhere: in a variable of the controller's environment, or in a file beside it.
+    """A value that is kept elsewhere: in a variable of the controller's environment, or in a file on its machine.
 
-    Exactly one of `variable` and `file` is set. The value itself is only known to the caller of `reveal`.
+    Exactly one of `variable` and `file` is set. Only `reveal` returns the value itself.
     """
 
     variable: str | None = None
@@ -22,7 +22,11 @@ class SecretRef:
         return f"${self.variable}" if self.variable else f"file {self.file}"
 
     def reveal(self, environ: Mapping[str, str], place: Origin | None = None) -> str:
-        """Look the value up.
+        """Look up the value.
+
+        Args:
+            environ: the controller's environment.
+            place: where the reference is written, for errors.
 
         Raises:
             InventoryError: the variable is not set, or the file can't be read.
@@ -45,30 +49,30 @@ class SecretRef:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One host. None means: not said here, so ssh_config, the host itself or a default decides.
+    """One host. None means that the inventory has no value: ssh_config, the host itself or a default decides.
 
     Attributes:
-        name: what people call it, and each host of an inventory has its own: the name that ssh_config is asked for,
-            where several hosts have that one with what tells them apart (`alice@h`, `h:2201`, `[::1]:2201`).
-        address: where SSH dials it (control address).
-        data_address: where the workers of other hosts reach it.
-        network: instead of `data_address`: the network (10.1.0.0/16) or interface (ib0) whose address is taken.
+        name: unique in its inventory: the name to look up in ssh_config; where several hosts share that name, with the
+            user or port in which they differ (`alice@h`, `h:2201`, `[::1]:2201`).
+        address: where SSH connects (control address).
+        data_address: where workers on other hosts reach it.
+        network: instead of `data_address`: the network (10.1.0.0/16) or interface (ib0) whose address to use.
         identity: private key file, as written (`~` allowed).
         jump: hosts to go through, as in `ssh -J`.
-        proxy_command: instead of `jump`: a command that leads there, as ssh_config's ProxyCommand.
+        proxy_command: instead of `jump`: a command that connects to the host, as ssh_config's ProxyCommand.
         transport: asyncssh, paramiko, openssh or local.
-        slots: how many workers run there.
-        max_slots: how many may run there, whatever else is asked for.
-        devices: positions of the accelerators that may be used, in the host's own numbering.
+        slots: the number of workers.
+        max_slots: the most workers that may run there.
+        devices: the accelerators to use, as numbered by the host.
         python: interpreter of the workers.
         workdir: folder in which the workers start.
         env: variables for the workers, in the order in which they were written.
-        secrets: variables whose values are kept elsewhere.
-        prelude: shell lines that run before the workers (`module load cuda`).
-        labels: anything else that people note about a host.
-        groups: every group that it belongs to, nested ones included, without `all`.
+        secrets: variables for the workers whose values are kept elsewhere.
+        prelude: shell lines to run before the workers (`module load cuda`).
+        labels: the user's own notes.
+        groups: all groups that the host is in, nested ones included, without `all`.
         origins: (field, place) pairs; variables are called `env.NAME`, labels `labels.NAME`.
-        problem: why it can't be used, though other hosts of its inventory can; see `check_usable`.
+        problem: why this host, unlike others of its inventory, can't be used; see `check_usable`.
     """
 
     name: str
@@ -95,26 +99,26 @@ class Host:
     problem: InventoryError | None = field(default=None, compare=False, repr=False)
 
     def check_usable(self) -> None:
-        """Raises InventoryError when something that is said of it could not be read."""
+        """Raises InventoryError if one of its values could not be read."""
         if self.problem is not None:
             raise self.problem
 
     @property
     def ssh_name(self) -> str:
-        """What ssh_config is asked for: the name without user and port."""
+        """The name to look up in ssh_config, without user and port."""
         return names.endpoint_of(self.name).host
 
     @property
     def endpoint(self) -> names.Endpoint:
-        """What must be the same in two hosts that are one."""
+        """Name, user and port; two hosts with the same endpoint are one host."""
         return names.Endpoint(self.ssh_name, self.user, self.port)
 
     def origin(self, name: str) -> Origin | None:
-        """Where the field (or `env.NAME`, `labels.NAME`) was written; `name` itself is where the host is."""
+        """Where a field (or `env.NAME`, `labels.NAME`) is written; for `name`, where the host is."""
         return dict(self.origins).get(name)
 
     def check_slots(self) -> None:
-        """Raises InventoryError when more workers are to run there than may."""
+        """Raises InventoryError if `slots` is more than `max_slots`."""
         if self.slots is not None and self.max_slots is not None and self.slots > self.max_slots:
             raise InventoryError(
                 f"more slots than {self.name} may have",
@@ -125,12 +129,12 @@ class Host:
 
     @property
     def most(self) -> str:
-        """How many workers may run there, with the place that says so: "4 (max_slots in hosts:3:12)"."""
+        """`max_slots` with its place, for messages: "4 (max_slots in hosts:3:12)"."""
         place = self.origin("max_slots")
         return f"{self.max_slots} (max_slots)" if place is None else f"{self.max_slots} (max_slots in {place})"
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Its variables with the secrets looked up in the controller's environment and files.
+        """The variables, with secrets looked up in the controller's environment and files.
 
         Raises:
             InventoryError: a secret can't be looked up.
@@ -143,7 +147,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A named list of hosts. `hosts` has every member in inventory order, those of `children` included."""
+    """A named list of hosts. `hosts` has all members in inventory order, those of `children` included."""
 
     name: str
     hosts: tuple[str, ...] = ()
@@ -158,7 +162,7 @@ class Inventory:
     Attributes:
         source: the file, option or variable that it was read from.
         format: the name of the format.
-        notes: what was read but is of no use here, a line each.
+        notes: what the user should know about how it was read, one line each.
     """
 
     hosts: tuple[Host, ...]
@@ -173,10 +177,10 @@ class Selection:
     """The hosts of a run, in rank order.
 
     Attributes:
-        hosts: empty only when no source of hosts was there at all.
+        hosts: empty only if nothing named any hosts.
         kind: hosts, ips, hostfile, inventory, slurm, pbs, lsf, paddle, or "none".
-        source: the option, file or variable that the list came from, for people.
-        notes: what people may want to know about how the list came to be, a line each.
+        source: the option, file or variable that the list came from, for messages.
+        notes: what the user should know about the list, one line each.
     """
 
     hosts: tuple[Host, ...] = ()

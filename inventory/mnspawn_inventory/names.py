@@ -1,4 +1,4 @@
-"""Names of hosts, users and groups, ports, and `user@host:port` forms: what is one and what is not. Pure."""
+"""Names of hosts, users and groups, ports, and `user@host:port`: what is valid, and what each part is. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from mnspawn_inventory.errors import InventoryError, Origin
 
-# Names end up on command lines (ssh, ProxyCommand), so what a shell or an option parser could take for something else
-# is refused rather than quoted. RFC 1123 names, plus what ssh_config aliases commonly have: "_", "+" and upper case.
+# Names end up on command lines (ssh, ProxyCommand): what a shell or an option parser could misread is refused rather
+# than quoted. RFC 1123 names, plus what ssh_config aliases commonly have: "_", "+" and upper case.
 HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.+-]*[A-Za-z0-9_])?\.?")
 USER_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.@+-]*[A-Za-z0-9_])?")
 GROUP_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
@@ -19,13 +19,13 @@ IPV4 = re.compile(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}", re.ASCII)
 MAX_NAME = 253  # RFC 1035, 2.3.4
 MAX_PORT = 65535
 SSH_PORT = 22
-# Nobody has so many workers on one host; many write user@host:2222 when they mean a port.
+# From here on, `host:NUMBER` is a port: nobody has that many workers on one host, and many people write host:2222.
 FIRST_PORT = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A host as people write it: `user@host:port`, with the user and the port optional."""
+    """`user@host:port`, with user and port optional."""
 
     host: str
     user: str | None = None
@@ -33,7 +33,7 @@ class Endpoint:
 
 
 def is_ipv6(text: str) -> bool:
-    """Whether it is an IPv6 address, perhaps with a zone (fe80::1%eth0), without brackets."""
+    """Whether it is an IPv6 address without brackets, perhaps with a zone (fe80::1%eth0)."""
     if ":" not in text:
         return False
     import ipaddress  # late: most host lists have no IPv6 address
@@ -57,7 +57,7 @@ def check_host(text: str, place: Origin | None) -> str:
     """The host name or address, without the brackets of an IPv6 address.
 
     Raises:
-        InventoryError: it is no host name.
+        InventoryError: it is neither.
     """
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     if ":" in bare:
@@ -78,10 +78,10 @@ def check_host(text: str, place: Origin | None) -> str:
 
 
 def check_name(text: str, place: Origin | None) -> str:
-    """A host's name in an inventory: a host name or address, with the user and port that tell it from others there.
+    """A host's name in an inventory: a host name or address, if needed with a user and port (see `Host.name`).
 
     Raises:
-        InventoryError: it is none.
+        InventoryError: it is not valid.
     """
     if is_plain(text):
         return check_host(text, place)
@@ -94,12 +94,12 @@ def check_name(text: str, place: Origin | None) -> str:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name says neither a user nor a port."""
+    """Whether a name has neither a user nor a port."""
     return "@" not in name and (":" not in name or is_ipv6(name.strip("[]")))
 
 
 def label_of(endpoint: "Endpoint") -> str:
-    """An endpoint as a host's name: `user@host:port` with what it says, an IPv6 address before a port in brackets."""
+    """An endpoint as a host's name: `user@host:port`; an IPv6 address before a port is in brackets."""
     host = endpoint.host
     if endpoint.port is not None:
         host = f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
@@ -117,12 +117,12 @@ def _is_url(text: str) -> bool:
 
 
 def endpoint_of(name: str) -> "Endpoint":
-    """What a host's name says; the name has been checked."""
+    """The parts of a host's name, which has been checked."""
     return Endpoint(name) if is_plain(name) else parse_endpoint(name, None)
 
 
-def tell_apart(endpoints: Iterable["Endpoint"]) -> dict["Endpoint", str]:
-    """A name for each endpoint: its host, with its port or user, or both, where others have the same host."""
+def unique_names(endpoints: Iterable["Endpoint"]) -> dict["Endpoint", str]:
+    """A unique name for each endpoint: its host, with port, user or both where others have the same host."""
     at: dict[str, list[Endpoint]] = {}
     for endpoint in dict.fromkeys(endpoints):
         at.setdefault(endpoint.host, []).append(endpoint)
@@ -138,12 +138,12 @@ def tell_apart(endpoints: Iterable["Endpoint"]) -> dict["Endpoint", str]:
 
 
 def check_user(text: str, place: Origin | None) -> str:
-    """The user name. Raises InventoryError when it is none."""
+    """The user name. Raises InventoryError if it is not valid."""
     return _matching(USER_NAME, "user", "letters, digits, '.', '-', '_', '+' and '@'", text, place)
 
 
 def check_group(text: str, place: Origin | None) -> str:
-    """The group name. Raises InventoryError when it is none."""
+    """The group name. Raises InventoryError if it is not valid."""
     return _matching(GROUP_NAME, "group", "letters, digits, '.', '-' and '_'", text, place)
 
 
@@ -155,7 +155,7 @@ def _matching(pattern: "re.Pattern[str]", what: str, letters: str, text: str, pl
 
 
 def check_port(text: str, place: Origin | None) -> int:
-    """The TCP port. Raises InventoryError when it is none."""
+    """The TCP port. Raises InventoryError if it is not valid."""
     if text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MAX_PORT and len(text) <= 5:
         return int(text)
     raise InventoryError("not a port", place=place, found=text, expected=f"a whole number from 1 to {MAX_PORT}")
@@ -183,7 +183,7 @@ def parse_endpoint(text: str, place: Origin | None) -> Endpoint:
 
 
 def split_port(text: str) -> tuple[str, str | None]:
-    """Cut `host:number` at the colon, minding IPv6 addresses in and out of brackets; None where no colon cuts."""
+    """Split `host:number` at its last colon; the number is None if there is none. IPv6 addresses stay whole."""
     if text.startswith("["):
         end = text.find("]")
         if end > 0 and text[end + 1 : end + 2] == ":":
@@ -196,7 +196,7 @@ def split_port(text: str) -> tuple[str, str | None]:
 
 
 def check_jump(text: str, place: Origin | None) -> str:
-    """A jump list as `ssh -J` takes it: `[user@]host[:port]`, comma separated, or `none`."""
+    """A jump list as for `ssh -J`: `[user@]host[:port]`, separated by commas, or `none`."""
     if text == "none":
         return text
     shift = 0

@@ -1,4 +1,4 @@
-"""Ranges in host names: `gpu[01-16/2,20]` to names in the order written, and names back to ranges (ClusterShell)."""
+"""Ranges in host names: from `gpu[01-16/2,20]` to names in the order written, and back (ClusterShell). Pure."""
 
 import re
 from collections.abc import Iterable
@@ -13,21 +13,21 @@ LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.ASCII)
 BRACKETS = re.compile(r"(\[[^\[\]]*\])")
 NUMBERS = re.compile(r"[0-9]+", re.ASCII)
 MAX_DIGITS = 12
-# ClusterShell looks for rectangles in names with several numbers, in a time that grows with the square of their count
+# ClusterShell looks for rectangles in names with several numbers, which takes quadratic time
 MAX_FOLDED = 300
 
 
 def has_range(text: str) -> bool:
-    """Whether it has brackets that are no IPv6 address's."""
+    """Whether it has brackets other than those of an IPv6 address."""
     host = text.removeprefix("ssh://").rpartition("@")[2]
     return "[" in text and not (host.startswith("[") and ":" in host.partition("]")[0])
 
 
 def expand(pattern: str, place: Origin | None) -> list[str]:
-    """The names that a pattern stands for, in the order in which they are written; a plain name stands for itself.
+    """The names that a pattern stands for, in the order written; a plain name stands for itself.
 
     Raises:
-        InventoryError: a bracket is open, a range is none or runs backwards, or there are far too many names.
+        InventoryError: a bracket is open, a range is not valid or runs backwards, or there are far too many names.
     """
     if "[" not in pattern and "]" not in pattern:
         return [pattern]
@@ -86,7 +86,7 @@ def glob_pattern(pattern: str, place: Origin | None) -> "re.Pattern[str]":
         if BRACKETS.fullmatch(part):
             regex += f"(?:{'|'.join(expand(part, place))})"
         elif "[" in part or "]" in part:
-            expand(part, place)  # says what is wrong with it
+            expand(part, place)  # raises: says what is wrong
         else:
             regex += re.escape(part).replace(r"\*", ".*").replace(r"\?", ".")
     return re.compile(regex)
@@ -95,7 +95,7 @@ def glob_pattern(pattern: str, place: Origin | None) -> "re.Pattern[str]":
 def fold(names: Iterable[str]) -> str:
     """The names as one short text with ranges: sorted, each once, IPv6 addresses in brackets.
 
-    Names that say a user or a port stay as they are, behind the others.
+    Names with a user or port come last, unchanged.
     """
     given = list(names)
     apart = [name for name in given if ":" in name or "@" in name]
@@ -120,7 +120,7 @@ def _fold_last_numbers(names: list[str]) -> list[str]:
 
 
 class Run:
-    """Names that count up by one, `n08` to `n11`, so that one pattern expands to them in their order."""
+    """Consecutive names, `n08` to `n11`, as one pattern that expands to them in their order."""
 
     __slots__ = ("_count", "_first", "_head", "_last", "_tail")
 
@@ -129,7 +129,7 @@ class Run:
         self._count = 0
 
     def takes(self, name: str) -> bool:
-        """Whether the name is the next one of this run."""
+        """Whether the name continues this run."""
         head, number, tail = _parts(name)
         if not self._count or not number or not self._first or (head, tail) != (self._head, self._tail):
             return not self._count
@@ -137,7 +137,7 @@ class Run:
         return len(self._first) <= MAX_DIGITS and number == str(int(self._first) + self._count).zfill(width)
 
     def add(self, name: str) -> None:
-        """Append a name that the run takes."""
+        """Append a name that continues the run."""
         head, number, tail = _parts(name)
         if not self._count:
             self._head, self._first, self._tail = head, number, tail
@@ -152,13 +152,13 @@ class Run:
 
 
 def _parts(name: str) -> tuple[str, str, str]:
-    """What is before and after the last number of a name; IPv6 addresses don't count."""
+    """What precedes the last number of a name, the number, and what follows; IPv6 addresses have no number."""
     match = LAST_NUMBER.fullmatch(name) if ":" not in name else None
     return (match[1], match[2], match[3]) if match else (name, "", "")
 
 
 def node_set(names: Iterable[str]) -> Any:
-    """A ClusterShell NodeSet of plain names that never asks for groups of the system."""
+    """A ClusterShell NodeSet of plain names, without the system's groups."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # late: most runs name their hosts plainly
 
     return NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP)

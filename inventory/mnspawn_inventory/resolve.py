@@ -86,7 +86,7 @@ def resolve(
     chosen = select.narrow(chosen, within, include=include, exclude=exclude, limit=limit, places=places)
     _check_usable(chosen)
     for host in chosen:
-        host.check_slots()  # what says its slots may stand elsewhere than what says the most
+        host.check_slots()  # slots and max_slots may come from different files
     return Selection(chosen, kind, source, (*notes, *exposed.notes_of(chosen, cwd)))
 
 
@@ -103,7 +103,7 @@ def _written(
 
 
 def _check_usable(hosts: tuple[Host, ...]) -> None:
-    """Raises InventoryError for hosts whose values could not be read, and says how to do without them."""
+    """Raises InventoryError for hosts whose values could not be read; the hint says how to leave them out."""
     unusable = [host for host in hosts if host.problem is not None]
     if unusable and len(unusable) < len(hosts):
         from mnspawn_inventory.nodeset import fold
@@ -129,7 +129,7 @@ def _refuse_narrowing(at: Callable[[str], Origin], **options: str | None) -> Non
 
 
 def _read(path: str, place: Origin, cwd: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Inventory:
-    """Read the file that an option names; a scheduler's node file is read as the scheduler means it."""
+    """Read the file that an option names; a batch system's node file in that system's format."""
     if not path:
         raise InventoryError("no file name", place=place, found=path, expected="a file")
     format_name = None
@@ -140,7 +140,7 @@ def _read(path: str, place: Origin, cwd: str | os.PathLike[str], environ: Mappin
 
 
 def read_own(environ: Mapping[str, str], cwd: str | os.PathLike[str]) -> Inventory | None:
-    """The user's inventory with the project's over it; None where neither is there."""
+    """The user's inventory, overridden by the project's; None if neither exists."""
     there = [path for path in own_files(environ, cwd) if path.is_file()]
     if not there:
         return None
@@ -151,20 +151,20 @@ def read_own(environ: Mapping[str, str], cwd: str | os.PathLike[str]) -> Invento
 
 
 def own_files(environ: Mapping[str, str], cwd: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Where the user's and the project's inventory are, or would be; the later wins."""
+    """The paths of the user's and the project's inventory, which need not exist; the project's wins."""
     return user_file(environ), Path(cwd) / PROJECT_FILE
 
 
 def user_file(environ: Mapping[str, str]) -> Path:
     """The user's own inventory: `$XDG_CONFIG_HOME/mnspawn/inventory.toml`."""
     base = environ.get("XDG_CONFIG_HOME", "")
-    # the XDG specification has relative paths ignored
+    # the XDG specification says to ignore relative paths
     config = Path(base) if base.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".config"
     return config / "mnspawn" / "inventory.toml"
 
 
 def _completed(listed: Inventory, known: Inventory | None) -> Inventory:
-    """The listed hosts; what the list does not say of a host comes from the inventory."""
+    """The listed hosts; values that the list does not have come from the inventory."""
     if known is None or known is listed:
         return listed
     there = {host.name: host for host in known.hosts}
@@ -182,8 +182,8 @@ def _completed(listed: Inventory, known: Inventory | None) -> Inventory:
 
 
 def _over(below: Host, above: Host) -> Host:
-    """One host of two descriptions; what `above` says wins."""
-    said = {
+    """Combine two descriptions of a host; values of `above` win."""
+    values = {
         field.name: value
         for field in dataclass_fields(Host)
         if field.name not in ("name", "env", "secrets", "labels", "groups", "origins", "problem")
@@ -198,18 +198,18 @@ def _over(below: Host, above: Host) -> Host:
         labels=tuple({**dict(below.labels), **dict(above.labels)}.items()),
         groups=tuple(dict.fromkeys([*below.groups, *above.groups])),
         origins=tuple({**dict(below.origins), **dict(above.origins)}.items()),
-        **said,
+        **values,
     )
 
 
 def _by_address(hosts: tuple[Host, ...], known: Inventory | None, place: Origin, *, strict: bool) -> tuple[Host, ...]:
-    """The hosts of --ips: addresses are looked up as such in the inventory, and are the data addresses.
+    """The hosts of --ips: addresses are looked up in the inventory, and become data addresses.
 
     Args:
         strict: a host that is not in the inventory is an error.
 
     Raises:
-        InventoryError: a host is named twice, by its name and its address perhaps; or it is not in the inventory.
+        InventoryError: a host is listed twice, perhaps once by its address, or is not in the inventory.
     """
     inventory = known.hosts if known is not None else ()
     there = {host.name for host in inventory}

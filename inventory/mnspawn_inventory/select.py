@@ -1,6 +1,6 @@
-"""Choose hosts by expressions: --hosts makes a list, --include, --exclude and --limit narrow one down. Pure.
+"""Choose hosts by expressions: --hosts makes a list; --include, --exclude and --limit narrow it down. Pure.
 
-Order is what was written: an expression's for --hosts, the list's own for the others.
+The order is that of the expression for --hosts, and that of the list for the others.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ NO_PLACES: Mapping[str, Origin] = {}
 
 @dataclass(frozen=True, slots=True)
 class _Pick:
-    """A host that operands named, with what the last one that says something of it says."""
+    """A host that operands name, with the last operand that has a user, port, slots or devices for it."""
 
     host: Host
     operand: Operand
@@ -33,13 +33,14 @@ class _Pick:
 def choose(
     expression: str, inventory: Inventory | None, place: Origin | None, *, strict: bool = False
 ) -> tuple[Host, ...]:
-    """The hosts of a --hosts expression. Names are looked up in the inventory, else are plain SSH names.
+    """The hosts of a --hosts expression. Names are looked up in the inventory; others are plain SSH names.
 
     Args:
+        place: where the expression was given, for errors.
         strict: a name that is not in the inventory is an error.
 
     Raises:
-        InventoryError: no hosts, no host names, a host written twice, an unknown group, bad slots.
+        InventoryError: the expression is not valid, lists a host twice, or names an unknown group.
     """
     known = Lookup((inventory or NOWHERE).hosts)
 
@@ -54,11 +55,11 @@ def choose(
     picks = _evaluate(operands, inventory or NOWHERE, place, found, refuse_repeats=True)
     if not picks:
         raise InventoryError("no hosts are left", place=place, found=expression, expected="at least one host")
-    return told_apart([_decorate(pick.host, pick.operand, place) for pick in picks], place)
+    return with_unique_names([_decorate(pick.host, pick.operand, place) for pick in picks], place)
 
 
 class Lookup:
-    """Hosts by what people write for them: their names, or addresses with the user and port that they have."""
+    """Finds hosts by their names, or by their addresses with user and port."""
 
     def __init__(self, hosts: Iterable[Host]) -> None:
         self.names = {host.name: host for host in hosts}
@@ -71,7 +72,7 @@ class Lookup:
         return name in self.names
 
     def find(self, name: str, operand: Operand) -> list[Host]:
-        """The hosts that an operand means by a name; all hosts of an address where it says neither user nor port."""
+        """The hosts that an operand means by a name: without user and port, all hosts of that address."""
         exact = [self.names[name]] if name in self.names else []
         labelled = self._labelled.get(name, ())
         if operand.user is None and operand.port is None:
@@ -81,17 +82,17 @@ class Lookup:
 
 
 def _fits(host: Host, operand: Operand) -> bool:
-    """Whether the host is the one that an operand with a user or a port means."""
+    """Whether the host has the operand's user and port."""
     has_port = operand.port is None or host.port == operand.port
     has_user = operand.user is None or host.user == operand.user or (host.user is None and operand.port is not None)
     return has_port and has_user
 
 
-def told_apart(hosts: Sequence[Host], place: Origin | None = None) -> tuple[Host, ...]:
-    """The hosts, with names of their own for those of one name that differ in user or port.
+def with_unique_names(hosts: Sequence[Host], place: Origin | None = None) -> tuple[Host, ...]:
+    """Give hosts of the same name unique names, by user or port (see `Host.name`).
 
     Raises:
-        InventoryError: two of them don't.
+        InventoryError: two of them have the same user and port.
     """
     counted = Counter(host.name for host in hosts)
     if len(counted) == len(hosts):
@@ -99,15 +100,15 @@ def told_apart(hosts: Sequence[Host], place: Origin | None = None) -> tuple[Host
     ends = Counter(host.endpoint for host in hosts if counted[host.name] > 1)
     if repeated := next((end for end, times in ends.items() if times > 1), None):
         raise listed_twice(names.label_of(repeated), place)
-    told = names.tell_apart(ends)
-    return tuple(replace(host, name=told[host.endpoint]) if counted[host.name] > 1 else host for host in hosts)
+    unique = names.unique_names(ends)
+    return tuple(replace(host, name=unique[host.endpoint]) if counted[host.name] > 1 else host for host in hosts)
 
 
 def _decorate(host: Host, operand: Operand, place: Origin | None) -> Host:
-    """The host with what the operand says about user, port, slots and devices."""
+    """The host with the operand's user, port, slots and devices."""
     slots, devices = slots_and_devices(operand, place)
-    said = {"user": operand.user, "port": operand.port, "slots": slots, "devices": devices}
-    given = {field: value for field, value in said.items() if value not in (None, getattr(host, field))}
+    values = {"user": operand.user, "port": operand.port, "slots": slots, "devices": devices}
+    given = {field: value for field, value in values.items() if value not in (None, getattr(host, field))}
     if not given:
         return host
     if host.devices is not None and devices is not None:
@@ -145,7 +146,7 @@ def among(
 
 
 def place_of(option: str, places: Mapping[str, Origin]) -> Origin:
-    """Where an option was given: its flag, if nothing else is said."""
+    """Where an option was given; by default its flag."""
     return places.get(option, Origin(f"--{option}"))
 
 
@@ -181,7 +182,7 @@ def narrow(
 def _picked(
     expression: str, hosts: Sequence[Host], inventory: Inventory | None, place: Origin
 ) -> dict[str, list[Operand]]:
-    """Every operand that speaks of a host, by host."""
+    """The operands that name each host, by host."""
     known = Lookup(hosts)
     elsewhere = {host.name for host in (inventory or NOWHERE).hosts}
 
@@ -190,7 +191,7 @@ def _picked(
         if there and ((operand.user is None and operand.port is None) or any(_fits(host, operand) for host in there)):
             return there
         if name in elsewhere and not operand.is_literal:
-            return []  # a group may have hosts that don't take part
+            return []  # a group may have other hosts
         if there:
             has = " and ".join(names.label_of(host.endpoint) for host in there)
             raise InventoryError("no host has such a user or port", place=place, found=operand.text, expected=has)
@@ -210,7 +211,7 @@ def _picked(
 
 
 def _devices_of(host: Host, operands: Iterable[Operand], place: Origin) -> tuple[int, ...] | None:
-    """The devices of the host that the operands name; None: all of it."""
+    """The devices of the host that the operands name; None for the whole host."""
     chosen: list[int] = []
     for operand in operands:
         if operand.numbers is None:
@@ -236,7 +237,7 @@ def _check_devices(host: Host, positions: Iterable[int], place: Origin | None) -
 
 
 def _present(host: Host) -> tuple[int, ...] | None:
-    """The host's devices as far as the inventory tells: listed, or as many as slots."""
+    """The host's devices: those listed, or one per slot; None if the inventory has neither."""
     if host.devices is not None:
         return host.devices
     return tuple(range(host.slots)) if host.slots is not None else None
@@ -280,7 +281,7 @@ def _evaluate(
     *,
     refuse_repeats: bool,
 ) -> list[_Pick]:
-    """Apply the operators from left to right; in the order in which hosts are first named."""
+    """Apply the operators from left to right. Hosts are in the order in which they are first named."""
     picks: dict[names.Endpoint, _Pick] = {}
     written: set[names.Endpoint] = set()
     members: set[names.Endpoint] = set()
@@ -305,14 +306,14 @@ def _evaluate(
 def _key(
     host: Host, operand: Operand, picks: Mapping[names.Endpoint, _Pick], written: Container[names.Endpoint]
 ) -> names.Endpoint:
-    """Which of the picks is meant: one that came with a group takes the user and port of an operand after it."""
+    """The pick that an operand means: one that came with a group takes the user and port of a later operand."""
     key = names.Endpoint(host.ssh_name, operand.user or host.user, operand.port or host.port)
     own = host.endpoint
     return own if key not in picks and own in picks and own not in written else key
 
 
 def _meant(keys: Sequence[names.Endpoint], picks: Iterable[names.Endpoint]) -> list[names.Endpoint]:
-    """The picks that are meant by keys which say a user and port only where that is needed."""
+    """The picks that keys mean; a key without user or port means those with any."""
     there: dict[str, list[names.Endpoint]] = {}
     for pick in picks:
         there.setdefault(pick.host, []).append(pick)
@@ -327,7 +328,7 @@ def _meant(keys: Sequence[names.Endpoint], picks: Iterable[names.Endpoint]) -> l
 
 
 def _names(operand: Operand, inventory: Inventory, place: Origin | None) -> list[str]:
-    """The hosts that an operand stands for."""
+    """The names that an operand stands for."""
     if operand.pattern.startswith("@"):
         return _group(operand.pattern[1:], inventory, place)
     if not names.is_plain(operand.pattern) or ":" in operand.pattern:
@@ -358,6 +359,6 @@ def _group(name: str, inventory: Inventory, place: Origin | None) -> list[str]:
 
 
 def unknown(name: str, known: Iterable[str], inventory: Inventory | None, place: Origin | None) -> InventoryError:
-    """The error for a name that no host has."""
+    """The error for a host name that does not exist."""
     where = f"in {inventory.source}" if inventory and inventory.source else "among the hosts"
     return InventoryError(f"no such host {where}", place=place, found=name, hint=did_you_mean(name, known))

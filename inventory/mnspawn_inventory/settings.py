@@ -59,7 +59,7 @@ def as_secret(raw: object, place: Origin | None, folder: Path) -> object:
 
 
 def own_hosts(group: Group, inventory: Inventory) -> list[str]:
-    """Members that are in no child group."""
+    """The members of a group that are in none of its child groups."""
     groups = {one.name: one for one in inventory.groups}
     below = {name for child in group.children if child in groups for name in groups[child].hosts}
     return [name for name in group.hosts if name not in below]

@@ -1,4 +1,4 @@
-"""Inventory files on disk: edits one at a time, and whole or not at all."""
+"""Inventory files on disk: edits happen one at a time, and whole or not at all."""
 
 import contextlib
 import errno
@@ -13,18 +13,18 @@ from pathlib import Path
 from mnspawn_inventory.errors import InventoryError, Origin, for_shell
 from mnspawn_inventory.text import decode, read_bytes
 
-LOCK_TIMEOUT = 20.0  # seconds; an edit takes milliseconds, so longer means that somebody is stuck
+LOCK_TIMEOUT = 20.0  # seconds; an edit takes milliseconds: a process that holds the lock longer is stuck
 BOM = b"\xef\xbb\xbf"
 
 
 def edit(path: Path, change: Callable[[str], str], *, create: bool = True) -> bool:
-    """Replace a file's text by `change(text)`, under a lock that all edits take. Keeps line ends, mode and links.
+    """Replace a file's text by `change(text)`, under the lock that all edits take. Keeps line ends, mode and links.
 
     Returns:
         Whether the text changed.
 
     Raises:
-        InventoryError: the file can't be read or written; then it is as it was. And whatever `change` raises.
+        InventoryError: the file can't be read or written; it is unchanged. Also what `change` raises.
     """
     path = Path(os.path.realpath(path))  # a link to a file elsewhere stays a link
     check_editable(path)
@@ -32,10 +32,10 @@ def edit(path: Path, change: Callable[[str], str], *, create: bool = True) -> bo
         raise InventoryError("there is no such file", place=Origin(str(path)), hint="mnspawn inventory add makes one")
     with _writing(path):
         if create:
-            for level in (*reversed(path.parent.parents), path.parent):  # parents=True would leave them to the umask
+            for level in (*reversed(path.parent.parents), path.parent):  # mkdir(parents=True) would use the umask
                 level.mkdir(mode=0o700, exist_ok=True)
         with _locked(path.parent):
-            check_editable(path)  # somebody may have put something else there
+            check_editable(path)  # it may have been replaced meanwhile
             if create and not path.exists():
                 before, is_new = b"", True
             else:
@@ -48,10 +48,10 @@ def edit(path: Path, change: Callable[[str], str], *, create: bool = True) -> bo
 
 
 def check_editable(path: Path) -> None:
-    """Raises InventoryError for a device, a pipe or a folder: an edit puts a new file in the place of the old one."""
+    """Raises InventoryError for a device, a pipe or a folder, which an edit would replace by a file."""
     try:
         mode = path.stat().st_mode
-    except OSError:  # nothing there, or nothing that can be seen: reading and writing tell
+    except OSError:  # missing or inaccessible: reading or writing will say so
         return
     if stat.S_ISDIR(mode):
         raise InventoryError("the file can't be read: is a folder", place=Origin(str(path)))
@@ -60,7 +60,7 @@ def check_editable(path: Path) -> None:
 
 
 def _changed(before: bytes, shown: str, change: Callable[[str], str]) -> bytes:
-    decode(before, shown)  # tells what is wrong with it, with its place
+    decode(before, shown)  # raises, with the place, if it is not text
     text = before.removeprefix(BOM).decode("utf-8")
     is_crlf = "\r\n" in text and text.count("\r\n") == text.count("\n")
     after = change(text.replace("\r\n", "\n") if is_crlf else text)
@@ -80,7 +80,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """The folder itself is locked, so no lock file is left behind; a folder that can't be locked has a lock file."""
+    """Lock the folder itself, which leaves no lock file; on NFS, where folders can't be locked, a lock file."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
@@ -113,7 +113,7 @@ def _lock(descriptor: int, folder: Path) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    for left in path.parent.glob(f".{path.name}.*.tmp"):  # of an edit that was killed: we have the lock
+    for left in path.parent.glob(f".{path.name}.*.tmp"):  # left by an edit that was killed: we hold the lock
         left.unlink(missing_ok=True)
     try:
         mode = path.stat().st_mode & 0o777
@@ -128,7 +128,7 @@ def _replace(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:  # whatever it was, Ctrl-C too: it goes on, and no half file stays
+    except BaseException:  # Ctrl-C, too: leave no partial file
         temporary.unlink(missing_ok=True)
         raise
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)

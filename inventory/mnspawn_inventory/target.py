@@ -1,4 +1,4 @@
-"""Which file an edit goes to, and editing it: atomically and one edit at a time."""
+"""Edits of inventory files: which file an edit goes to, and how its text is replaced."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from mnspawn_inventory.text import Text, decode, read_text
 
 
 def own_target(environ: Mapping[str, str], cwd: str | os.PathLike[str], targets: tuple[str, ...] = ()) -> Path:
-    """The project's file where it has hosts (and knows `targets`, when they are given), else the user's."""
+    """The project's file if it has hosts (and knows one of `targets`, if given), else the user's."""
     user, project = own_files(environ, cwd)
     if not project.is_file():
         return user
@@ -46,14 +46,14 @@ def change(
     """Open the file, let `work` edit it, write it back.
 
     Args:
-        format_name: the file's format; by default found out, for a new file TOML.
-        create: make the file when it is not there.
+        format_name: the file's format; by default detected, for a new file TOML.
+        create: make the file if it does not exist.
 
     Returns:
         What `work` returns.
 
     Raises:
-        InventoryError: the file can't be edited, or `work` refuses; then it is as it was.
+        InventoryError: the file can't be edited, or `work` refuses; the file is unchanged.
     """
     check_format(format_name, Origin("--format"))
     if path.is_dir():
@@ -95,14 +95,18 @@ def _format_of(text: str, path: Path, format_name: str | None) -> str:
 
 
 def _read(text: Text, path: Path, format_name: str) -> Inventory:
-    """Read a text that is being edited: keys that nobody knows are kept, not refused."""
+    """Read a text that is being edited; unknown keys are accepted."""
     draft = Draft(str(path), format_name, is_lenient=True)
     read_decoded(draft, path, text)
     return draft.finish()
 
 
 def replace_text(path: Path, before: str, after: str) -> None:
-    """Write a text that was edited by hand, unless the file has changed since `before` was read."""
+    """Write a text that was edited by hand.
+
+    Raises:
+        InventoryError: the text is not a valid inventory, or the file has changed since `before` was read.
+    """
     text = decode(after.encode(), str(path))
     if not is_script(after[:4].encode(), path.exists() and os.access(path, os.X_OK)):
         _read(text, path, OWN if path.suffix == ".toml" or not before.strip() else detect(path, text))

@@ -1,4 +1,4 @@
-"""Text of a file: bytes to lines with places. Minds byte order marks, CRLF, NUL and bytes that are no UTF-8."""
+"""Files as text: bytes to lines with places. Handles byte order marks, line ends, NUL and invalid UTF-8."""
 
 import os
 import re
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from mnspawn_inventory.errors import InventoryError, Origin
 
-MAX_FILE = 64 << 20  # 100,000 hosts with 600 bytes each; more is no inventory
+MAX_FILE = 64 << 20  # 100,000 hosts with 600 bytes each; a larger file is not an inventory
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line without its end. `place(n)` is the place of its n-th character, from 0."""
+    """One line without its end. `place(n)` is the place of character n, counted from 0."""
 
     source: str
     number: int
@@ -25,7 +25,7 @@ class Line:
         return Origin(self.source, self.number, offset + 1)
 
     def words(self) -> list["Word"]:
-        """Its words, split at white space."""
+        """The words between white space."""
         return [Word(match[0], self.place(match.start())) for match in re.finditer(r"\S+", self.text)]
 
     def without_comment(self) -> "Line":
@@ -35,7 +35,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A piece of a line and where it begins."""
+    """A part of a line, and where it begins."""
 
     text: str
     place: Origin
@@ -57,16 +57,19 @@ class Text:
 
 
 def read_text(path: Path, source: str | None = None) -> Text:
-    """Read a file whole.
+    """Read a whole file.
+
+    Args:
+        source: what errors call the file; by default its path.
 
     Raises:
-        InventoryError: it is missing, unreadable, a folder, too large, or no UTF-8 text.
+        InventoryError: it is missing, unreadable, a folder, too large, or not UTF-8 text.
     """
     return decode(read_bytes(path, source), source or str(path))
 
 
 def read_bytes(path: Path, source: str | None = None) -> bytes:
-    """The file's bytes, as `read_text` reads them."""
+    """The file's bytes. Raises InventoryError as `read_text` does."""
     place = Origin(source or str(path))
     try:
         with open(path, "rb") as file:
@@ -86,7 +89,7 @@ def read_bytes(path: Path, source: str | None = None) -> bytes:
 
 
 def decode(content: bytes, source: str) -> Text:
-    """Bytes to text: UTF-8 with or without a byte order mark, any line ends, no control characters but tabs."""
+    """Decode UTF-8 with or without a byte order mark and any line ends; refuse control characters but tabs."""
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise InventoryError("the file is UTF-16", place=Origin(source, 1, 1), expected="UTF-8")
     if content.startswith(b"\xef\xbb\xbf"):

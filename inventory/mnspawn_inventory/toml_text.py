@@ -1,4 +1,4 @@
-"""Inventories as TOML text: hosts that differ by a number only share one table. Pure."""
+"""Inventories as TOML text; hosts that differ only by a number share one table. Pure."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,12 +8,12 @@ from mnspawn_inventory.model import Group, Host, Inventory
 from mnspawn_inventory.nodeset import Run
 from mnspawn_inventory.settings import own_hosts, settings_of
 
-RANGED = ("address", "data_address")  # these count up together with the name
+RANGED = ("address", "data_address")  # these may count up together with the name
 
 
 @dataclass(frozen=True, slots=True)
 class HostRun:
-    """Hosts that follow each other and can share one table."""
+    """Consecutive hosts that can share one table."""
 
     pattern: str
     settings: dict[str, object]
@@ -49,7 +49,7 @@ def patterns(names: Iterable[str]) -> list[str]:
 
 
 def runs(hosts: Iterable[Host]) -> list[HostRun]:
-    """Cut the hosts into runs with equal settings, whose names and addresses count up together."""
+    """Divide the hosts into runs of equal settings, whose names and addresses count up together."""
     found: list[HostRun] = []
     shared: dict[str, object] = {}
     counted: dict[str, Run] = {}
@@ -87,7 +87,7 @@ def table_text(path: Sequence[str], settings: Mapping[str, object]) -> str:
 
 
 def toml_key(key: str) -> str:
-    """A key, in quotes where it needs them."""
+    """A key, quoted if necessary."""
     is_bare = key.isascii() and key.replace("-", "a").replace("_", "a").isalnum()
     return key if is_bare else toml_value(key)
 

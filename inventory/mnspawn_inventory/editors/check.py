@@ -1,4 +1,4 @@
-"""Whether an edit came out as it was meant: exactly the hosts, values and groups that were asked for. Pure."""
+"""Checks that an edit changed exactly the hosts, values and groups that were asked for. Pure."""
 
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ class Edit:
     """What was asked for since the inventory was read.
 
     Attributes:
-        hosts: the settings of new and changed hosts; None takes a value away.
+        hosts: the settings of new and changed hosts; None removes a value.
         added: the names of new hosts, in order.
         joined: the groups of the new hosts.
         groups: the settings of groups.

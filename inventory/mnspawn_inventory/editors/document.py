@@ -1,4 +1,4 @@
-"""What both editors share: which hosts an edit is about, and the check of what came out. Text to text, no I/O."""
+"""What the editors share: which hosts an edit is about, and a check of the result. Text to text, no I/O."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from mnspawn_inventory.names import Endpoint, check_group, endpoint_of, is_plain
 from mnspawn_inventory.text import Text
 from mnspawn_inventory.toml_text import RANGED
 
-Settings = Mapping[str, object]  # field, "env.NAME" or "labels.NAME" -> value; None takes it away
+Settings = Mapping[str, object]  # field, "env.NAME" or "labels.NAME" -> value; None removes it
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Hosts that an edit is about, as they were written (a name, a range or a list), and their settings."""
+    """The hosts of an edit as written (a name, a range or a list), and their settings."""
 
     target: str
     names: tuple[str, ...]
@@ -33,11 +33,11 @@ class Asked:
 
 
 class Document:
-    """One inventory that is being edited; the class of a format says how its text is changed.
+    """One inventory that is being edited. Each format has a subclass that changes its text.
 
     Attributes:
-        holds: the fields that the format can hold, and then no groups; None: everything.
-        inventory: what the text said before.
+        holds: the fields that the format can hold, without groups; None if it can hold everything.
+        inventory: the inventory before the edit.
     """
 
     holds: tuple[str, ...] | None = None
@@ -50,23 +50,23 @@ class Document:
         self._edit = Edit()
 
     def read(self, text: str) -> Inventory:
-        """Read a text of this format; nothing at all is an inventory without hosts."""
+        """Read a text of this format; an empty text is an inventory without hosts."""
         draft = Draft(self.source, self.format, is_lenient=True)
         read_decoded(draft, Path(self.source), Text(self.source, text))
         return draft.finish()
 
     def text(self) -> str:
-        """The document as it is now.
+        """The edited text.
 
         Raises:
-            InventoryError: the text can't be read, or says anything but what was asked for.
+            InventoryError: it can't be read, or differs from what was asked for.
         """
         text = self._written()
         check(self._edit, self._before(text), self.read(text), self.source)
         return text
 
     def _before(self, text: str) -> Inventory:
-        """What was read before the edit that gave this text."""
+        """The inventory before the edit that led to this text."""
         return self.inventory
 
     def add(self, targets: Sequence[str], settings: Settings, groups: Collection[str] = ()) -> list[str]:
@@ -94,7 +94,7 @@ class Document:
         return list(added)
 
     def set(self, targets: Sequence[str], settings: Settings) -> list[str]:
-        """Set fields of hosts, ranges and @groups; None takes a field away. Returns what was changed."""
+        """Set fields of hosts, ranges and @groups; None removes a field. Returns what was changed."""
         self._check_holds(*settings)
         groups = self._groups(targets)
         if groups:
@@ -130,7 +130,7 @@ class Document:
         self._edit.removed_groups.update(groups)
         return removed
 
-    # -- what a format does
+    # -- for subclasses
 
     def _written(self) -> str:
         raise NotImplementedError
@@ -150,10 +150,10 @@ class Document:
     def _remove_group(self, name: str) -> None:
         raise NotImplementedError
 
-    # -- what they share
+    # -- shared
 
     def _check_holds(self, *keys: str) -> None:
-        """Raises InventoryError for the first of them that the format can't hold."""
+        """Raises InventoryError for the first key that the format can't hold."""
         for key in keys:
             if self.holds is not None and key.partition(".")[0] not in self.holds:
                 command = f"mnspawn inventory import {for_shell(self.source)} --format {self.format}"
@@ -216,7 +216,7 @@ def _already_there(written: str, name: str, source: str) -> InventoryError:
 def _named(
     targets: Sequence[str], settings: Settings, there: Sequence[Host], source: str
 ) -> list[tuple[str, Settings]]:
-    """New hosts with short names: `me@h:2201` is called `h` where nothing else is, and has its user and port set."""
+    """New hosts with short names: `me@h:2201` is named `h` if no other host is, and gets its user and port set."""
     endpoints = [_pattern_endpoint(target, source) for target in targets]
     taken = {host.name for host in there}
     known = {host.endpoint: host.name for host in there}
@@ -246,10 +246,10 @@ def _named(
 
 
 def _pattern_endpoint(target: str, source: str) -> Endpoint:
-    """User, port and names (perhaps a range) of a target."""
+    """The user, port and names (perhaps a range) of a target."""
     if is_plain(target) or "," in target:
         return Endpoint(target)
-    own.expand(target, Origin(source))  # says what is wrong with it
+    own.expand(target, Origin(source))  # raises if it is not valid
     user, at, address = target.removeprefix("ssh://").rstrip("/").rpartition("@")
     host, port = split_port(address)
     bare = host[1:-1] if host.startswith("[") and ":" in host else host
@@ -257,7 +257,7 @@ def _pattern_endpoint(target: str, source: str) -> Endpoint:
 
 
 def nested(settings: Settings) -> dict[str, object]:
-    """`env.NAME` and `labels.NAME` as tables; what would be taken away is not there."""
+    """The settings with `env` and `labels` as tables, without those that are to be removed."""
     made: dict[str, object] = {}
     for key, value in settings.items():
         top, _, inner = key.partition(".")

@@ -1,4 +1,4 @@
-"""Changes to hostfiles that keep every comment and every other line: add, set, remove. Text to text, no I/O."""
+"""Edits hostfiles and node files line by line, keeping comments and all other lines. Text to text, no I/O."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -11,16 +11,16 @@ from mnspawn_inventory.model import Host, Inventory
 from mnspawn_inventory.names import endpoint_of, split_port
 from mnspawn_inventory.text import Text
 
-# what each tool understands of what we could write
+# the fields that each tool understands
 HELD = {
     "openmpi": ("slots", "max_slots", "user"),
     "deepspeed": ("slots", "user"),
     "horovod": ("slots",),
     "mpich": ("slots", "user"),
 }
-COMMENT = re.compile(r"#|(?<!:)//")  # "//" is one of Open MPI's, and in no name
+COMMENT = re.compile(r"#|(?<!:)//")  # "//" begins a comment for Open MPI, and is in no name
 FIRST_WORD = re.compile(r"(\s*)((?:(?!(?<!:)//)[^\s#])*)(.*)", re.DOTALL)
-# how a line may say what we change, in the words of all dialects
+# the keys for each field, in all dialects
 WORDS = {
     "slots": "slots|count|cpu",
     "max_slots": "max[-_]slots|slots[-_]max",
@@ -31,7 +31,7 @@ WRITTEN = {field: re.compile(rf"(\s+(?:{words})\s*=\s*)\S+") for field, words in
 
 
 class _Lines(Document):
-    """A file of which each line names hosts."""
+    """A file whose lines name hosts."""
 
     def __init__(self, text: str, source: str, format_name: str) -> None:
         super().__init__(text, source, format_name)
@@ -43,18 +43,18 @@ class _Lines(Document):
 
 
 class HostfileDocument(_Lines):
-    """One hostfile that is being edited; the dialect stays what it is."""
+    """One hostfile; its dialect stays the same."""
 
     def __init__(self, text: str, source: str, format_name: str) -> None:
         super().__init__(text, source, format_name)
         self.holds = HELD.get(format_name, ("slots", "max_slots", "user", "port"))
 
     def _before(self, text: str) -> Inventory:
-        """What was read; a host may have got or lost one of the same address, and so another name."""
+        """As before the edit, but with the new names of hosts that now share an address, or no longer do."""
         before, after = (Text(self.source, one) for one in (self._first, text))
-        told = {**hostfile.names_in(before, self.format), **hostfile.names_in(after, self.format)}
+        known = {**hostfile.names_in(before, self.format), **hostfile.names_in(after, self.format)}
         draft = Draft(self.source, self.format, is_lenient=True)
-        hostfile.read(before, draft, self.format, told)
+        hostfile.read(before, draft, self.format, known)
         return draft.finish()
 
     def _add(self, asked: Sequence[Asked], groups: Sequence[str]) -> None:
@@ -74,14 +74,14 @@ class HostfileDocument(_Lines):
         for index, (prefix, word, hosts) in lines:
             name = hosts[0].name
             rest = self._lines[index][len(prefix + word) :]
-            if name in wanted and "slots" in wanted[name] and index > first[name]:  # the first line has all slots then
+            if name in wanted and "slots" in wanted[name] and index > first[name]:  # the first line gets all slots
                 comment = COMMENT.search(rest)
                 self._lines[index : index + 1] = [prefix + rest[comment.start() :]] if comment else []
             elif name in wanted:
                 self._lines[index] = prefix + self._changed(word, rest, hosts[0], wanted[name])
 
     def _remove_hosts(self, gone: Collection[str]) -> None:
-        """Take lines away; a range is replaced by what is left of it."""
+        """Remove lines; a range is replaced by the rest of its hosts."""
         for index, (_, _, hosts) in self._hosts_of_lines():
             left = [host.name for host in hosts if host.name not in gone]
             if len(left) < len(hosts):
@@ -92,19 +92,19 @@ class HostfileDocument(_Lines):
         prefix, word, rest = _taken_apart(self._lines[index])
         user, at, address = word.rpartition("@")
         pattern, number = split_port(address)
-        behind = "" if number is None else f":{number}"
-        heads = [word] if len(names) == 1 and pattern == names[0] else [f"{user}{at}{name}{behind}" for name in names]
+        suffix = "" if number is None else f":{number}"
+        heads = [word] if len(names) == 1 and pattern == names[0] else [f"{user}{at}{name}{suffix}" for name in names]
         self._lines[index : index + 1] = [f"{prefix}{head}{rest}" for head in heads]
 
     def _hosts_of_lines(self) -> list[tuple[int, tuple[str, str, list[Host]]]]:
-        """Number, indent, first word and hosts of each line that names some, the last line first."""
+        """Number, indent, first word and hosts of each line that names hosts, from the last line to the first."""
         found = []
-        told = hostfile.names_in(Text(self.source, self._written()), self.format)
+        known = hostfile.names_in(Text(self.source, self._written()), self.format)
         for index, line in enumerate(self._lines):
             prefix, word, _ = _taken_apart(line)
             if word:
                 draft = Draft(self.source, self.format)
-                hostfile.read(Text(self.source, line), draft, self.format, told)
+                hostfile.read(Text(self.source, line), draft, self.format, known)
                 found.append((index, (prefix, word, list(draft.finish().hosts))))
         return found[::-1]
 
@@ -121,30 +121,30 @@ class HostfileDocument(_Lines):
         return " ".join([word, *(f"{key}={count}" for key, count in counts.items() if count is not None)])
 
     def _changed(self, word: str, rest: str, host: Host, settings: Settings) -> str:
-        """The line with new values: the host's word is written anew, other keys and the comment stay."""
-        said: dict[str, object] = {**{field: getattr(host, field) for field in WORDS}, **settings}
+        """The line with new values: the host's word is rewritten, other keys and the comment stay."""
+        values: dict[str, object] = {**{field: getattr(host, field) for field in WORDS}, **settings}
         comment = COMMENT.search(rest)
         body = rest[: comment.start()] if comment else rest
-        behind = rest[len(body) :]
+        tail = rest[len(body) :]
         for key, pattern in WRITTEN.items():
             if pattern.search(body):
-                body = pattern.sub("" if said[key] is None else rf"\g<1>{said[key]}", body, count=1)
-                said[key] = None
+                body = pattern.sub("" if values[key] is None else rf"\g<1>{values[key]}", body, count=1)
+                values[key] = None
         if nodeset.has_range(word):
             user, at, address = word.rpartition("@")
-            if host.port is None:  # what is behind its colon are slots
+            if host.port is None:  # the number after its colon counts slots
                 word = f"{user}{at}{split_port(address)[0]}"
-            counts = {key: said[key] for key in ("slots", "max_slots") if said[key] is not None}
+            counts = {key: values[key] for key in ("slots", "max_slots") if values[key] is not None}
             name = " ".join([word, *(f"{key}={count}" for key, count in counts.items())])
         else:
-            name = self._line(host.name, said)
-        return f"{name}{body}{behind}"
+            name = self._line(host.name, values)
+        return f"{name}{body}{tail}"
 
 
 def _taken_apart(line: str) -> tuple[str, str, str]:
-    """Indent, first word and the rest; there is no word in a line that names no host."""
+    """Indent, first word and the rest; the word is empty in a line that names no host."""
     match = FIRST_WORD.fullmatch(line)
-    assert match is not None  # all of its parts may be empty
+    assert match is not None  # each part may be empty
     return match[1], match[2], match[3]
 
 
@@ -178,7 +178,7 @@ class NodeFileDocument(_Lines):
         return [index for index, line in enumerate(self._lines) if line.partition("#")[0].strip().strip("[]") in names]
 
     def _blank(self, indices: Sequence[int]) -> None:
-        """Take lines away, but for their comments."""
+        """Remove lines, but keep their comments."""
         for index in reversed(indices):
             _, hash_sign, comment = self._lines[index].partition("#")
             self._lines[index : index + 1] = [hash_sign + comment] if hash_sign else []

@@ -1,4 +1,4 @@
-"""Changes to our own format that keep every comment and every key: add, set, remove, merge. Text to text, no I/O."""
+"""Edits our own format, keeping comments and unknown keys: add, set, remove, merge. Text to text, no I/O."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -20,10 +20,10 @@ class TomlDocument(Document):
 
         super().__init__(text, source, format_name)
         self._kit = tomlkit
-        self._covered: set[str] | None = None  # hosts of tables, once somebody asked
+        self._covered: set[str] | None = None  # the hosts that have tables, once they are needed
         try:
             self._root = tomlkit.parse(text)
-        except tomlkit.exceptions.TOMLKitError as exc:  # tomllib, which is right more often, could read it
+        except tomlkit.exceptions.TOMLKitError as exc:  # though tomllib, which has fewer bugs, could read it
             raise InventoryError(
                 f"this TOML can be read, but not edited: {exc}",
                 place=Origin(source),
@@ -39,7 +39,7 @@ class TomlDocument(Document):
             self._join(group, [one.target for one in asked])
 
     def merge(self, runs: Iterable[HostRun], other: Inventory) -> None:
-        """Add the hosts and groups of another inventory; hosts that are there keep what the other does not say."""
+        """Add the hosts and groups of another inventory; existing hosts keep values that the other does not have."""
         known = {host.name for host in self.inventory.hosts}
         new: list[tuple[str, Settings]] = []
         for run in runs:
@@ -104,7 +104,7 @@ class TomlDocument(Document):
         self._cut("hosts", empty)
 
     def _cut(self, top: str, names: Collection[str]) -> None:
-        """Take tables away; what stands behind them, comments too, stays."""
+        """Remove tables; what follows them, comments included, stays."""
         if not names:
             return
         text, cut = cut_tables(self._kit.dumps(self._root), top, set(names))
@@ -114,7 +114,7 @@ class TomlDocument(Document):
                 del self._root[top][name]
 
     def _shrink(self, pattern: str, names: list[str], left: list[str]) -> None:
-        """Give a range's table the name of what is left of it, and its addresses with it."""
+        """Reduce a range's table to the hosts that are left, with their addresses."""
         table = self._tables("hosts")[pattern]
         addresses: dict[str, object] = {}
         for key in RANGED:
@@ -122,7 +122,7 @@ class TomlDocument(Document):
                 every = own.expand(str(table[key]), None)
                 addresses[key] = shortened([every[names.index(name)] for name in left])
         name = shortened(left)
-        if name in self._tables("hosts"):  # the one host that is left has a table of its own, which is to win as before
+        if name in self._tables("hosts"):  # the only host left has a table of its own, which must still win
             if not name[-1].isdigit():
                 self._fold_into(name, pattern)
                 return
@@ -132,17 +132,17 @@ class TomlDocument(Document):
         self._root = self._kit.parse(text)
 
     def _fold_into(self, name: str, pattern: str) -> None:
-        """Give a host's own table what only the range's table says, and take that away."""
+        """Move the values of a range's table that a host's own table does not have there, and remove the former."""
         names = own.expand(pattern, None)
-        said = one_of(self._tables("hosts")[pattern].unwrap(), names.index(name), len(names), self.source)
+        values = one_of(self._tables("hosts")[pattern].unwrap(), names.index(name), len(names), self.source)
         table = self._tables("hosts")[name]
-        for key, value in said.items():
+        for key, value in values.items():
             if key not in table:
                 self._put_value(table, key, value)
         self._cut("hosts", [pattern])
 
     def _thin_out(self, members: Any, gone: Collection[str]) -> None:
-        """Take names out of a list of patterns; a range is replaced by what is left of it."""
+        """Remove names from a list of patterns; a range is replaced by the rest of it."""
         for index in reversed(range(len(members))):
             pattern = str(members[index])
             if pattern.startswith("@"):
@@ -155,7 +155,7 @@ class TomlDocument(Document):
                 members[index] = shortened(left)
 
     def _remove_group(self, name: str) -> None:
-        """Take a group away everywhere; its hosts stay, in tables of their own where nothing else names them."""
+        """Remove a group everywhere; hosts that only this group names get tables of their own."""
         listed = {group.name: own_hosts(group, self.inventory) for group in self.inventory.groups}
         others = {host for group, hosts in listed.items() if group != name for host in hosts}
         alone = [one for host in listed.get(name, []) if host not in others for one in self._uncovered(host)]
@@ -173,7 +173,7 @@ class TomlDocument(Document):
             if name in host.get("groups", []):
                 host["groups"].remove(name)
 
-    # -- what they share
+    # -- shared
 
     def _tables(self, top: str) -> Any:
         tables = self._root.get(top)
@@ -186,7 +186,7 @@ class TomlDocument(Document):
         return self._tables("hosts")[name]
 
     def _uncovered(self, name: str) -> list[str]:
-        """A host that only groups name, behind those like it before it: a table for it alone would change the order."""
+        """A host that only groups name, preceded by others like it: a table for it alone would change the order."""
         if self._covered is None:
             keys = [str(key) for key in self._root.get("hosts", [])]
             self._covered = {one for key in keys for one in own.expand(key, None)}
@@ -194,7 +194,7 @@ class TomlDocument(Document):
         if name in self._covered:
             return []
         found: list[str] = []
-        for host in self._waiting:  # goes on where it stopped the last time
+        for host in self._waiting:  # continues where the last call stopped
             if host.name not in self._covered:
                 found.append(host.name)
             if host.name == name:
@@ -217,7 +217,7 @@ class TomlDocument(Document):
         if isinstance(hosts, list) and not as_tables and not any(settings for _, settings in new):
             hosts.extend(pattern for pattern, _ in new)
             return
-        if isinstance(hosts, list):  # the short form can't hold settings: every host gets a table
+        if isinstance(hosts, list):  # the short form can't hold settings: each host gets a table
             listed = [str(item) for item in hosts]
             comments = comments_of(written(self._kit.dumps(self._root), ("hosts",)))
             del self._root["hosts"]
@@ -226,7 +226,7 @@ class TomlDocument(Document):
         self._put("hosts", new)
 
     def _put(self, top: str, new: Sequence[tuple[str, Settings]]) -> None:
-        """Add tables; where the top is written inline, inside of it."""
+        """Add tables, inside the inline table if there is one."""
         if not new:
             return
         parent = self._root.get(top)
@@ -248,7 +248,7 @@ class TomlDocument(Document):
         return self._kit.item(list(value) if isinstance(value, tuple) else value)
 
     def _update(self, table: Any, settings: Settings) -> None:
-        """Set and take away fields; `env.NAME` and `labels.NAME` reach into their tables."""
+        """Set and remove fields; `env.NAME` and `labels.NAME` are in tables of their own."""
         for key, value in settings.items():
             top, _, inner = key.partition(".")
             if inner:
@@ -271,12 +271,12 @@ class TomlDocument(Document):
             if table[key] != value:
                 table[key] = self._item(value)
         elif isinstance(table, self._kit.items.Table):
-            behind = []  # comments that end the table belong to what follows it
+            trailing = []  # comments at the end of the table belong to what follows it
             body = table.value.body
             while body and body[-1][0] is None:
-                behind.append(body.pop())
+                trailing.append(body.pop())
             table[key] = self._item(value)
-            body.extend(reversed(behind))
+            body.extend(reversed(trailing))
         else:
             table[key] = self._item(value)
 
@@ -290,7 +290,7 @@ class TomlDocument(Document):
 
 
 def shortened(names: Sequence[str]) -> str:
-    """One pattern that stands for exactly these names in this order: `gpu[01-02,04]`, else with commas."""
+    """One pattern for exactly these names in this order: `gpu[01-02,04]`, or several with commas."""
     found = patterns(names)
     heads = {pattern.partition("[")[0] if "[" in pattern else pattern.rstrip("0123456789") for pattern in found}
     if len(found) == 1 or len(heads) > 1 or not all(pattern[-1] in "]0123456789" for pattern in found):
@@ -300,7 +300,7 @@ def shortened(names: Sequence[str]) -> str:
 
 
 def conflicts(there: Inventory, other: Inventory) -> list[tuple[str, str]]:
-    """(host, field) pairs of which the two inventories say different things."""
+    """(host, field) pairs for which the two inventories have different values."""
     known = {host.name: settings_of(host) for host in there.hosts}
     return [
         (host.name, field)

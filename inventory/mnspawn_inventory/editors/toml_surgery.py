@@ -1,4 +1,4 @@
-"""Cuts into TOML text that leave the rest as it is: new tables among their like, other names for keys. Pure."""
+"""Changes TOML text and leaves the rest as it is: inserts and removes tables, renames keys. Pure."""
 
 import re
 from bisect import bisect_left
@@ -12,7 +12,7 @@ COMMENT = re.compile(r"#[^\n]*")
 
 
 def insert_tables(text: str, top: str, block: str) -> str:
-    """Put tables behind the last `[top...]` table, before the comment of the table that follows; else at the end."""
+    """Insert tables after the last `[top...]` table, before the comment of the next table, or at the end."""
     headers = TomlPlaces(text, "").headers
     numbers = [number for number, (path, _) in enumerate(headers) if path[0] == top]
     if numbers and numbers[-1] + 1 < len(headers):
@@ -25,7 +25,7 @@ def insert_tables(text: str, top: str, block: str) -> str:
 
 
 def _before_comment(text: str, header: int) -> int:
-    """Where the comment lines directly above a header begin."""
+    """The start of the comment lines directly above a header."""
     start = text.rfind("\n", 0, header) + 1
     while start:
         above = text.rfind("\n", 0, start - 1) + 1
@@ -36,7 +36,7 @@ def _before_comment(text: str, header: int) -> int:
 
 
 def rename(text: str, path: Path, name: str, values: Mapping[str, object]) -> str:
-    """Give the key at the end of `path` another name wherever it is written, and new values to keys below it."""
+    """Rename the key at the end of `path` wherever it is written, and set keys below it."""
     places = TomlPlaces(text, "")
     cuts = [(start, end, toml_key(name)) for found, start, end in places.key_spans if found == path]
     for key, value in values.items():
@@ -48,10 +48,10 @@ def rename(text: str, path: Path, name: str, values: Mapping[str, object]) -> st
 
 
 def cut_tables(text: str, top: str, names: Collection[str]) -> tuple[str, set[str]]:
-    """Take `[top.NAME]` tables out, with what is below them; comments behind their last line stay.
+    """Remove `[top.NAME]` tables with what is below them; comments after their last line stay.
 
     Returns:
-        The text, and the names that have such tables (others are written in another way).
+        The text, and the names that had such tables (others are written inline, or with dots).
     """
     places = TomlPlaces(text, "")
     ends = sorted(end for _, end in places.value_spans.values())
@@ -76,13 +76,13 @@ def cut_tables(text: str, top: str, names: Collection[str]) -> tuple[str, set[st
 
 
 def written(text: str, path: Path) -> str:
-    """A value as it is written, with the comment behind it."""
+    """A value as written, with the comment after it."""
     start, end = TomlPlaces(text, "").value_spans[path]
     line_end = text.find("\n", end)
     return text[start : len(text) if line_end < 0 else line_end].rstrip()
 
 
 def comments_of(value: str) -> str:
-    """The comments inside and behind a list of strings, a line each."""
+    """The comments inside and after a list of strings, one per line."""
     bare = STRING.sub("", value)
     return "".join(f"{match[0]}\n" for match in COMMENT.finditer(bare))

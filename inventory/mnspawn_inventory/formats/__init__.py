@@ -1,4 +1,4 @@
-"""The formats that inventories come in: which one a file is, and the reader of each."""
+"""Readers of inventory files: chooses the reader for a file's format."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from mnspawn_inventory.model import Inventory
 if TYPE_CHECKING:
     from mnspawn_inventory.text import Text
 
-# Readers are imported where they are needed: importing the package, and a run with --hosts, pay for none of them.
+# Readers are imported where they are used: a run with --hosts needs none of them.
 FORMATS = (
     "toml",
     "hostfile",
@@ -31,7 +31,7 @@ FORMATS = (
     "json",
 )
 OWN = "toml"
-STRANGE = ("not a setting", "not a host name", "not a user name")  # what a file of another kind is told
+STRANGE = ("not a setting", "not a host name", "not a user name")  # errors that suggest a file of another kind
 
 
 def read_inventory(
@@ -43,12 +43,13 @@ def read_inventory(
     """Read an inventory file of any format.
 
     Args:
-        path: the file; errors name it as it is written here. A folder is read as Ansible reads one.
-        format_name: one of FORMATS; by default the format is found out from name and content.
+        path: the file; errors name it as written here. A folder is read as Ansible reads one.
+        format_name: one of FORMATS; by default the format is detected from name and content.
         cwd: what a relative path is relative to.
 
     Raises:
-        InventoryError: the file can't be read, is not of its format, or has no hosts (TOML and JSON may have none).
+        InventoryError: the file can't be read, is not of its format, has no hosts (TOML and JSON may have none), or
+            none of its hosts can be used.
     """
     source = os.fspath(path)
     check_format(format_name, Origin("--format"))
@@ -58,12 +59,12 @@ def read_inventory(
     if not inventory.hosts and inventory.format not in (OWN, "json"):
         raise InventoryError("no hosts", place=Origin(source), expected="at least one host")
     if inventory.hosts and all(host.problem is not None for host in inventory.hosts):
-        inventory.hosts[0].check_usable()  # nobody can be
+        inventory.hosts[0].check_usable()
     return inventory
 
 
 def check_format(name: str | None, place: Origin) -> None:
-    """Raises InventoryError when there is no such format."""
+    """Raises InventoryError if there is no such format."""
     if name is not None and name not in FORMATS:
         raise InventoryError(
             "no such format",
@@ -75,11 +76,11 @@ def check_format(name: str | None, place: Origin) -> None:
 
 
 def read_into(draft: Draft, path: Path, shown: str, format_name: str | None = None) -> None:
-    """Read a file into a draft, over what is there.
+    """Read a file into a draft; its values win over those already there.
 
     Args:
         shown: what errors call the file.
-        format_name: by default it is found out.
+        format_name: by default the format is detected.
     """
     from mnspawn_inventory.formats.detect import detect, is_script
     from mnspawn_inventory.text import decode, read_bytes
@@ -106,7 +107,7 @@ def read_into(draft: Draft, path: Path, shown: str, format_name: str | None = No
 
 
 def read_decoded(draft: Draft, path: Path, text: "Text") -> None:
-    """Read a text of the draft's format into it; `path` is where it is a file, for what stands beside it."""
+    """Read a text in the draft's format; files beside `path` (group_vars) are read, too."""
     from mnspawn_inventory.formats import hostfile
 
     if draft.format == OWN:
@@ -138,7 +139,7 @@ def read_decoded(draft: Draft, path: Path, text: "Text") -> None:
 
 
 def _read_list(draft: Draft, text: "Text") -> None:
-    """Slurm node lists or Paddle's lists of addresses, in a file."""
+    """Read a file of Slurm node lists or of Paddle's lists of addresses."""
     from mnspawn_inventory.allocation import add_addresses, nodelist
 
     for line in text.lines():

@@ -1,4 +1,4 @@
-"""What Ansible's inventories have in common: groups and variables, and their precedence."""
+"""Ansible's groups and variables, in whatever syntax they are written, and their precedence. Pure."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ Layer = tuple[str, Variables]  # a group, and its variables
 
 @dataclass
 class AnsibleGroup:
-    """One group as the file has it."""
+    """One group as it is written."""
 
     origin: Origin | None
     hosts: dict[str, None] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class AnsibleGroup:
 
 
 class AnsibleSource:
-    """Groups and hosts as they are read, in order; `apply` gives them to a draft."""
+    """Collects groups and hosts in the order in which they are read; `apply` adds them to a draft."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -38,7 +38,7 @@ class AnsibleSource:
 
     @property
     def folder(self) -> Path:
-        """Where what belongs to it stands: a file's folder, or the folder that is read as a whole ("inventory/")."""
+        """Where group_vars and host_vars are: beside a file, or in the folder that is read ("inventory/")."""
         return Path(self.source) if self.source.endswith("/") else Path(self.source).parent
 
     def group(self, name: str, place: Origin | None) -> AnsibleGroup:
@@ -55,7 +55,7 @@ class AnsibleSource:
         return self.hosts[name]
 
     def apply(self, draft: Draft, beside: "tuple[dict[str, Variables], dict[str, Variables]] | None" = None) -> None:
-        """Give hosts and groups to the draft, each host with its variables merged by Ansible's precedence.
+        """Add hosts and groups to the draft, each host with its variables merged by Ansible's precedence.
 
         Args:
             beside: variables of group_vars and host_vars, by group and by host.
@@ -74,7 +74,7 @@ class AnsibleSource:
         above = self._above(depths)
         notes = HostNotes()
         used = {
-            kind: {name: {key: said for key, said in variables.items() if is_used(key)} for name, variables in groups}
+            kind: {name: {key: value for key, value in variables.items() if is_used(key)} for name, variables in groups}
             for kind, groups in (
                 ("inventory", [(name, group.variables) for name, group in self.groups.items()]),
                 ("files", list(group_files.items())),

@@ -11,7 +11,7 @@ from mnspawn_inventory.formats.ansible_template import Opaque, Unevaluated, Vari
 from mnspawn_inventory.notes import HostNotes
 from mnspawn_inventory.settings import as_secret
 
-# our field -> variables of Ansible's that say it, the old names first: Ansible takes the last of a list
+# field -> Ansible's variables for it, the old name first, which wins
 TEXT_VARIABLES = {
     "address": ("ansible_ssh_host", "ansible_host"),
     "port": ("ansible_ssh_port", "ansible_port"),
@@ -30,25 +30,25 @@ CONNECTIONS = {
     "ansible.builtin.ssh": None,
     "smart": None,
 }
-# in the order in which Ansible puts them on ssh's command line, where the first value of a setting counts
+# in the order in which Ansible puts them on ssh's command line, where the first value of a setting wins
 SSH_ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
-BEFORE = SSH_ARGS[0]  # stands before user and port of the variables
+BEFORE = SSH_ARGS[0]  # precedes the user and port of the variables
 PARAMIKO_PROXY = "ansible_paramiko_proxy_command"
-OURS = "mnspawn_"  # our own fields as Ansible variables: mnspawn_slots, mnspawn_env, ...
+OURS = "mnspawn_"  # prefix of our own fields: mnspawn_slots, mnspawn_env, ...
 USED = frozenset(
     [*(name for group in TEXT_VARIABLES.values() for name in group), "ansible_connection", *SSH_ARGS, PARAMIKO_PROXY]
 )
 
 
 def is_used(variable: str) -> bool:
-    """Whether a variable says something to us; the others are Ansible's own business."""
+    """Whether mnspawn uses a variable."""
     return variable in USED or variable.startswith(OURS)
 
 
 def take(name: str, variables: Variables, values: Values, notes: HostNotes) -> None:
-    """Set what we know of a host from its merged variables.
+    """Set a host's fields from its merged variables.
 
-    What only Ansible can evaluate makes this host unusable, and no other.
+    If only Ansible can evaluate one of them, this host is marked as unusable.
     """
     try:
         _Taker(name, variables, values, notes).take()
@@ -64,7 +64,7 @@ class _Taker:
             **variables,
             "inventory_hostname": (name, None),
             "inventory_hostname_short": (name.split(".")[0], None),
-            "ansible_playbook_python": (sys.executable, None),  # the one that reads this
+            "ansible_playbook_python": (sys.executable, None),  # of this process
         }
         self._values = values
         self._notes = notes
@@ -86,7 +86,7 @@ class _Taker:
                 _set_own(self._values, variable[len(OURS) :], raw, place, folder)
 
     def _text(self, target: str, candidates: list[str]) -> None:
-        """The first that says something counts; a note names another value under the other name."""
+        """Take the first variable that has a value; add a note if the other name has another value."""
         for position, variable in enumerate(candidates):
             raw, place = render(variable, self._known)
             if target == "python" and raw in DISCOVERED:
@@ -101,7 +101,7 @@ class _Taker:
     def _compare(self, variable: str, text: str, place: Origin | None, other: str) -> None:
         try:
             raw, where = render(other, self._known)
-        except InventoryError:  # nobody asks for it
+        except InventoryError:  # it is not used
             return
         if raw not in (None, "") and str(raw) != text:
             source = "" if place is None else f" ({place})"
@@ -110,7 +110,7 @@ class _Taker:
             )
 
     def _arguments(self) -> None:
-        """What the arguments for ssh say: a way to the host first, then what the variables don't say."""
+        """Take from the arguments for ssh the way to the host, and fields that no variable sets."""
         is_set = "jump" in self._values or "proxy_command" in self._values
         for variable in SSH_ARGS:
             if variable not in self._variables:

@@ -1,4 +1,4 @@
-"""Ansible's INI inventories: `[group]`, `[group:vars]`, `[group:children]`, host lines with variables."""
+"""Reads Ansible's INI inventories: `[group]`, `[group:vars]`, `[group:children]`, host lines with variables."""
 
 import ast
 import re
@@ -13,8 +13,8 @@ from mnspawn_inventory.text import Line, Text
 
 SECTION = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?")
 NAME = re.compile(r"([^:#\s\[\]]+)\s*(?:#.*)?")
-MAX_LINE = 65536  # shlex takes a time that grows with the square of a word's length
-MAX_LITERAL = 4096  # longer values are text; Python's parser is asked about short ones only
+MAX_LINE = 65536  # shlex takes quadratic time for long words
+MAX_LITERAL = 4096  # longer values are always text, without asking Python's parser
 
 
 def read(text: Text, source: AnsibleSource) -> None:
@@ -111,7 +111,7 @@ def _variable(content: str, place: Origin) -> tuple[str, tuple[object, Origin]]:
 
 
 def parse_value(text: str) -> object:
-    """A value as Ansible takes it: a Python literal where it is one, else the text."""
+    """A value as Ansible reads it: a Python literal if possible, else text."""
     if len(text) > MAX_LITERAL or not text:
         return text
     if text.isascii() and text.replace("_", "a").isalpha():
@@ -120,7 +120,7 @@ def parse_value(text: str) -> object:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
             value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):  # not a literal, or one that nobody means
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # not a literal, or too deep to be meant as one
         return text
     if isinstance(value, tuple | set):
         value = list(value)

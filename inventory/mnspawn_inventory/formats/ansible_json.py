@@ -1,4 +1,4 @@
-"""JSON of Ansible's dynamic inventories (`--list`), from a script or a file."""
+"""Reads the JSON of Ansible's dynamic inventories (`--list`), from a program or a file."""
 
 import json
 import os
@@ -13,8 +13,8 @@ from mnspawn_inventory.formats.ansible import AnsibleSource, Variables
 from mnspawn_inventory.formats.json_places import JsonPlaces
 from mnspawn_inventory.text import Text, decode
 
-HOST_VARIABLES = ("ansible_", "mnspawn_")  # other programs' JSON has objects in objects, too
-SCRIPT_TIMEOUT = 60.0  # seconds; cloud APIs are slow, but a script that hangs must not hang us
+HOST_VARIABLES = ("ansible_", "mnspawn_")  # JSON of other programs may have objects in objects, too
+SCRIPT_TIMEOUT = 60.0  # seconds; cloud APIs are slow, but a program may also hang
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ def load(text: Text) -> Json:
     """Parse JSON with an object at its top.
 
     Raises:
-        InventoryError: it is none; with the place.
+        InventoryError: it is not; with the place.
     """
     try:
         document = json.loads(text.content)
@@ -41,7 +41,7 @@ def load(text: Text) -> Json:
             place=Origin(text.source, exc.lineno, exc.colno),
             found=written,
         ) from None
-    except (RecursionError, ValueError) as exc:  # nested or long beyond all use
+    except (RecursionError, ValueError) as exc:  # nested too deeply, or a number that is too long
         raise InventoryError(f"not valid JSON: {exc}".splitlines()[0], place=Origin(text.source)) from None
     places = JsonPlaces(text.content, text.source)
     if not isinstance(document, dict):
@@ -59,8 +59,8 @@ def read_groups(
     """Read what `--list` prints: groups, and the hosts' variables under `_meta`.
 
     Args:
-        is_certain: False: it may be the JSON of any other program.
-        ask: gives a host's variables where there is no `_meta` (an old script's `--host NAME`).
+        ask: returns a host's variables, for old programs without `_meta` (`--host NAME`).
+        is_certain: False if it may be the JSON of any other program.
     """
     meta: object = None
     for name, content in document.root.items():
@@ -109,7 +109,7 @@ def _group(source: AnsibleSource, name: str, content: object, document: Json, is
 
 
 def as_object(raw: object, document: Json, *path: object) -> dict[str, object]:
-    """The object at a path; none for null. Raises InventoryError for anything else."""
+    """The object at a path; empty for null. Raises InventoryError for anything else."""
     if raw is None:
         return {}
     if not isinstance(raw, dict):
@@ -144,8 +144,8 @@ def run_script(path: Path, source: AnsibleSource) -> None:
         answer = _output(path, shown, ["--host", host])
         if not answer.content.strip():
             return {}
-        said = load(answer)
-        return _variables(said.root, said)
+        document = load(answer)
+        return _variables(document.root, document)
 
     read_groups(document, source, ask)
 
@@ -160,11 +160,11 @@ def _output(path: Path, shown: str, arguments: list[str]) -> Text:
     except OSError as exc:
         raise InventoryError(f"the script can't be run: {(exc.strerror or str(exc)).lower()}", place=place) from exc
     if ran.returncode:
-        said = ran.stderr.decode("utf-8", "replace").strip().splitlines()
+        errors = ran.stderr.decode("utf-8", "replace").strip().splitlines()
         raise InventoryError(
             f"the script ended with status {ran.returncode}",
             place=place,
-            found=said[-1] if said else None,
+            found=errors[-1] if errors else None,
             expected="status 0",
         )
     return decode(ran.stdout, f"{shown} {' '.join(arguments)}")

@@ -7,7 +7,7 @@ from mnspawn_inventory import names
 from mnspawn_inventory.draft import MAX_HOSTS
 from mnspawn_inventory.errors import InventoryError, Origin
 
-# a colon that is in no brackets cuts; "[::1]:22" has its address in them
+# only a colon outside of brackets separates a port; "[::1]:22" has its address in brackets
 WITH_PORT = re.compile(r"((?:[^\[\]:]|\[[^\[\]]*\])+):([^\[\]:]*)")
 RANGE = re.compile(r"\[([^\[\]:]*):([^\[\]:]*)(?::([^\[\]:]*))?\]")
 

@@ -1,4 +1,4 @@
-"""The little of Jinja that inventories use for addresses and users: `{{ name }}` and `{{ lookup('env', 'X') }}`."""
+"""The part of Jinja that inventories use for addresses and users: `{{ name }}` and `{{ lookup('env', 'X') }}`."""
 
 import os
 import re
@@ -17,7 +17,7 @@ MAX_DEPTH = 20  # templates in templates; more is a circle
 
 
 class Literal(str):
-    """Text in which braces are no templates (`!unsafe`)."""
+    """Text whose braces are not templates (`!unsafe`)."""
 
     __slots__ = ()
 
@@ -30,14 +30,14 @@ class Opaque:
 
 
 class Unevaluated(InventoryError):
-    """A value that only Ansible can tell; hosts that need it can't be used."""
+    """A value that only Ansible can evaluate; hosts that need it can't be used."""
 
 
 def render(name: str, variables: Variables) -> Var:
-    """A variable's value with the templates in it replaced.
+    """A variable's value with its templates replaced.
 
     Raises:
-        Unevaluated: a template is more than we evaluate, or names a variable that is not there.
+        Unevaluated: a template is not supported, or names an unknown variable.
     """
     value, place = variables[name]
     return _render(value, place, variables, 0), place

@@ -1,4 +1,4 @@
-"""Ansible's YAML inventories, and the YAML files of group_vars and host_vars."""
+"""Reads Ansible's YAML inventories, and the YAML files of group_vars and host_vars."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from mnspawn_inventory import names
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats.ansible import AnsibleSource, Variables
 from mnspawn_inventory.formats.ansible_range import expand_pattern
-from mnspawn_inventory.formats.yaml_nodes import Builder, compose
+from mnspawn_inventory.formats.yaml_nodes import Builder, parse
 from mnspawn_inventory.text import Text
 
 MAX_GROUPS = 100_000
@@ -16,7 +16,7 @@ SECTIONS = ("hosts", "children", "vars")
 
 def read(text: Text, source: AnsibleSource) -> None:
     """Read a YAML inventory: groups at the top, each with hosts, children and vars."""
-    root = compose(text)
+    root = parse(text)
     if root is None:
         raise InventoryError("nothing in the file", place=Origin(text.source), expected="groups with hosts")
     reader = _Reader(text.source, source)
@@ -33,7 +33,7 @@ def read(text: Text, source: AnsibleSource) -> None:
 
 
 def _is_anchors(key: Any, node: Any) -> bool:
-    """Whether it is `x-NAME` or `.NAME` with values to be merged elsewhere, as people keep them, and no group."""
+    """Whether it is not a group but `x-NAME` or `.NAME`, where people keep values to merge elsewhere."""
     if not isinstance(key.value, str) or not key.value.startswith(("x-", ".")):
         return False
     pairs = node.value if node.id == "mapping" else []
@@ -50,7 +50,7 @@ class _Reader:
         place = self.build.place(key)
         name = names.check_group(self.build.shown(key), place)
         self._entries += 1
-        if depth > MAX_DEPTH or self._entries > MAX_GROUPS:  # aliases of aliases grow beyond all bounds
+        if depth > MAX_DEPTH or self._entries > MAX_GROUPS:  # aliases of aliases can multiply groups without end
             raise InventoryError("groups are nested too deeply", place=place, found=name)
         group = self._source.group(name, place)
         for section, content in self.build.pairs(node, f"the group {name}"):
@@ -65,7 +65,7 @@ class _Reader:
             if title == "vars":
                 group.variables.update(self._variables(content))
             elif isinstance(content.value, str) and not self.build.is_empty(content):
-                self._entry(name, title, content, None, depth)  # a single name, as text
+                self._entry(name, title, content, None, depth)  # a single name
             else:
                 for entry, settings in self.build.pairs(content, f"the {title} of {name}"):
                     self._entry(name, title, entry, settings, depth)
@@ -92,10 +92,10 @@ class _Reader:
 
 
 def read_variables(text: Text) -> Variables:
-    """Read a file of group_vars or host_vars; one that is encrypted as a whole says nothing to us."""
+    """Read a file of group_vars or host_vars; a file that is encrypted as a whole is ignored."""
     if text.content.startswith("$ANSIBLE_VAULT"):
         return {}
-    root = compose(text)
+    root = parse(text)
     if root is None:
         return {}
     build = Builder(text.source)

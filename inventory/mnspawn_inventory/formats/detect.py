@@ -1,4 +1,4 @@
-"""Which format a file has, told by its name and content: all of its lines have to fit."""
+"""Detects the format of a file from its name and content."""
 
 import re
 from pathlib import PurePath
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 SUFFIXES = {".toml": "toml", ".yml": "ansible-yaml", ".yaml": "ansible-yaml", ".json": "json", ".ini": "ansible-ini"}
 NAMES = {"config": "ssh-config", "ssh_config": "ssh-config"}
 SSH_SUFFIXES = ("ssh_config", "ssh-config", ".sshconfig")
-# part of the name -> format, for those that content doesn't tell apart
+# part of the name -> format, for formats that look alike
 NAMED_AFTER = {"machinefile": "mpich", "openmpi": "openmpi", "deepspeed": "deepspeed", "nodefile": "pbs", "lsf": "lsf"}
-REPEATED = ("pbs", "lsf")  # a line for each slot, with nothing but a name
+REPEATED = ("pbs", "lsf")  # one line per slot, with nothing but a name
 
 SIGNIFICANT = re.compile(r"^[ \t]*([^\s#;].*)$", re.MULTILINE)
 YAML_KEY = re.compile(r"^['\"]?[\w.-]+['\"]?:[ \t]*(?:#.*)?$")
@@ -26,15 +26,15 @@ ANSIBLE_VARIABLE = re.compile(r"^[^#\n]*\s(?:ansible|mnspawn)_\w+=", re.MULTILIN
 
 
 def is_script(head: bytes, is_executable: bool) -> bool:
-    """Whether a file is a program: an executable bit alone is set on all files of some file systems."""
+    """Whether a file is a program. Some file systems set the executable bit on all files, so the head decides, too."""
     return is_executable and head.startswith((b"#!", b"\x7fELF"))
 
 
 def detect(path: PurePath, text: "Text") -> str:
-    """The format's name; a hostfile where nothing tells otherwise.
+    """The name of the format; `hostfile` if there is no sign of another one.
 
     Raises:
-        InventoryError: some lines are those of an ssh_config, and others are not.
+        InventoryError: only some lines are those of an ssh_config.
     """
     content = text.content
     by_name = SUFFIXES.get(path.suffix.lower()) or NAMES.get(path.name)
@@ -56,7 +56,7 @@ def detect(path: PurePath, text: "Text") -> str:
 
 
 def _is_named(part: str, name: str) -> bool:
-    """Whether a name has the part, short ones as a word of their own."""
+    """Whether a name contains the part; short parts must be a word of their own."""
     return part in name if len(part) > 3 else part in re.split(r"[^a-z]+", name)
 
 
@@ -85,10 +85,10 @@ def _by_content(content: str) -> str:
 
 
 def _is_toml(content: str) -> bool:
-    import tomllib  # late: few files leave a doubt
+    import tomllib  # late: few files need it
 
     try:
         tomllib.loads(content)
-    except (tomllib.TOMLDecodeError, RecursionError):  # the question is whether it is
+    except (tomllib.TOMLDecodeError, RecursionError):
         return False
     return True

@@ -1,4 +1,4 @@
-"""Hostfiles: plain lists, `h slots=N` (Open MPI, DeepSpeed, Horovod), `h:N` (Horovod, MPICH), in dialects."""
+"""Reads hostfiles: plain lists, `h slots=N` (Open MPI, DeepSpeed, Horovod), `h:N` (Horovod, MPICH), node files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ class Dialect:
     """How one tool reads its hostfiles.
 
     Attributes:
-        keys: what may stand before "=", and the field that it sets ("" where we have no use for it).
-        repeats_add: a host named again has one slot more; else naming it again is an error.
+        keys: the keys before "=", and the field that each sets ("" if it is ignored).
+        repeats_add: repeating a host adds a slot; otherwise it is an error.
         has_colons: `h:4` means slots.
         blanks_around_equals: `slots = 4` is read as `slots=4`.
-        has_slashes: `//` begins a comment, too.
+        has_slashes: `//` also begins a comment.
     """
 
     keys: dict[str, str]
@@ -58,34 +58,36 @@ DIALECTS = {
 }
 
 
-def read(text: Text, draft: Draft, dialect: str = "hostfile", told: Mapping[names.Endpoint, str] | None = None) -> None:
+def read(
+    text: Text, draft: Draft, dialect: str = "hostfile", known: Mapping[names.Endpoint, str] | None = None
+) -> None:
     """Read a hostfile into the draft.
 
     Args:
-        told: names of hosts, where the text is a part of a file that has several hosts of one address.
+        known: the names of hosts, if the text is only a part of a file; by default those that `names_in` gives.
     """
     rules = DIALECTS[dialect]
     for line in text.lines():
         if line.text.startswith("#include "):
             draft.notes.append(f"{line.place()}: read as a comment; pdsh would include another file here")
-    reader = _Reader(draft, rules, names_in(text, dialect) if told is None else told)
+    reader = _Reader(draft, rules, names_in(text, dialect) if known is None else known)
     for words in _lines(text, rules):
         reader.read_host(words)
     reader.count_up()
 
 
 def names_in(text: Text, dialect: str = "hostfile") -> dict[names.Endpoint, str]:
-    """The names of the hosts of a file: hosts of one address with what tells them apart."""
+    """The names of the hosts of a file, unique for hosts of the same address (see `Host.name`)."""
     rules = DIALECTS[dialect]
     found: dict[names.Endpoint, None] = {}
     for words in _lines(text, rules):
         host = _host(words[0], rules, _has_slots(words))
         found.update(dict.fromkeys(_endpoints(host, [_setting(word, rules) for word in words[1:]])))
-    return names.tell_apart(found)
+    return names.unique_names(found)
 
 
 def _lines(text: Text, rules: Dialect) -> Iterator[list[Word]]:
-    """The words of each line that has some."""
+    """The words of each line that is not empty."""
     for line in text.lines():
         line = line.without_comment()
         if rules.has_slashes:
@@ -96,7 +98,7 @@ def _lines(text: Text, rules: Dialect) -> Iterator[list[Word]]:
 
 
 def _endpoints(host: _FirstWord, settings: Sequence[_Setting]) -> list[names.Endpoint]:
-    """The hosts of a line, with the user and port that the line says in any way."""
+    """The hosts of a line, with the line's user and port."""
     user, found, port, _ = host
     for _, field, raw, place in settings:
         if field == "user":
@@ -111,7 +113,7 @@ def _has_slots(words: Sequence[Word]) -> bool:
 
 
 def _joined(words: list[Word]) -> list[Word]:
-    """Put `slots`, `=`, `4` together to one word."""
+    """Join `slots`, `=`, `4` to one word."""
     joined = words[:1]
     for word in words[1:]:
         if len(joined) > 1 and (word.text.startswith("=") or joined[-1].text.endswith("=")):
@@ -122,12 +124,12 @@ def _joined(words: list[Word]) -> list[Word]:
 
 
 class _Reader:
-    def __init__(self, draft: Draft, rules: Dialect, told: Mapping[names.Endpoint, str]) -> None:
+    def __init__(self, draft: Draft, rules: Dialect, known: Mapping[names.Endpoint, str]) -> None:
         self.rules = rules
-        self._told = told
+        self._known = known
         self._draft = draft
         self._lines: dict[str, int] = {}
-        self._given: dict[str, int] = {}  # slots as they are written
+        self._given: dict[str, int] = {}  # slots as written
         self._bare: dict[str, int] = {}  # lines without slots
 
     def read_host(self, words: list[Word]) -> None:
@@ -141,7 +143,7 @@ class _Reader:
         if slots is None and most is not None and not any(field == "slots" for _, field, _, _ in settings):
             slots = most  # as Open MPI has it
         for endpoint in _endpoints((user, found, port, slots), settings):
-            name = self._told.get(endpoint, endpoint.host)
+            name = self._known.get(endpoint, endpoint.host)
             self._check_repeat(name, words[0].place)
             values = self._draft.host(name, words[0].place)
             self._lines[name] = self._lines.get(name, 0) + 1
@@ -160,7 +162,7 @@ class _Reader:
                     values.set(field, raw, place)
 
     def count_up(self) -> None:
-        """Where a line more means a slot more, give each host its number."""
+        """Set the slots of repeated hosts, if repeating a host adds a slot."""
         for name, times in self._lines.items() if self.rules.repeats_add else ():
             if times > 1:
                 slots = self._given.get(name, 0) + self._bare.get(name, 0)
@@ -189,7 +191,7 @@ class _Reader:
 
 
 def _host(word: Word, rules: Dialect, has_slots: bool) -> _FirstWord:
-    """User, names, port and slots of the first word."""
+    """The user, names, port and slots of the first word."""
     if word.text[:6].lower() == "ssh://":
         endpoint = names.parse_endpoint(word.text, word.place)
         return endpoint.user, [endpoint.host], endpoint.port, None
@@ -218,7 +220,7 @@ def _host(word: Word, rules: Dialect, has_slots: bool) -> _FirstWord:
 
 
 def _setting(word: Word, rules: Dialect) -> _Setting:
-    """Key, the field that it sets, value and its place."""
+    """The key, the field that it sets, the value and its place."""
     key, equals, raw = word.text.partition("=")
     if not equals or not key or not raw:
         hint = "write key=value without blanks around '='" if word.text in rules.keys or "=" in word.text else None

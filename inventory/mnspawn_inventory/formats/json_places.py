@@ -1,4 +1,4 @@
-"""Where each key and value of a valid JSON document stands: the json module tells values, not places. Pure."""
+"""Where each key and value of a valid JSON document is written, since the json module has no places. Pure."""
 
 import json
 import re
@@ -8,18 +8,18 @@ from typing import Any
 from mnspawn_inventory.errors import InventoryError, Origin
 
 STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
-# a key with the beginning of its value, or what may stand in a list, or the end of something
+# a key with the start of its value, or an item of a list, or a closing bracket
 TOKEN = re.compile(rf'(?:({STRING})\s*:\s*)?({STRING}|[{{}}\[\]]|[^\s{{}}\[\],:"]+)')
 
-# What is inside: by key or position (place of the key or value, place of the value, what is inside of that)
+# Contents by key or position: (offset of the key or item, offset of the value, the contents of the value)
 _Inside = dict[Any, tuple[int, int, Any]]
 
 
 class JsonPlaces:
-    """Places in one document; a path is keys of objects and positions in lists.
+    """The places in one document; a path consists of keys and list positions.
 
     Raises:
-        InventoryError: a key is there twice; json takes the last one in silence.
+        InventoryError: a key is there twice, of which json would silently take the last one.
     """
 
     def __init__(self, content: str, source: str) -> None:
@@ -30,7 +30,7 @@ class JsonPlaces:
         self._scan()
 
     def key(self, *path: object) -> Origin:
-        """Where the last key of the path is written, in a list the value; the nearest enclosing one where it is not."""
+        """Where the last key (or list item) of the path is written, or else the nearest enclosing one."""
         return self._find(path, 0)
 
     def value(self, *path: object) -> Origin:

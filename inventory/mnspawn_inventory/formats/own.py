@@ -12,20 +12,19 @@ from mnspawn_inventory.formats.toml_places import Path, TomlPlaces
 from mnspawn_inventory.groups import ALL
 from mnspawn_inventory.settings import as_secret
 from mnspawn_inventory.text import Text
+from mnspawn_inventory.toml_text import RANGED
 
 AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 SHARED_KEYS = (*fields.FIELDS, "env", "labels")
 HOST_KEYS = (*SHARED_KEYS, "groups")
 GROUP_KEYS = ("hosts", "children", *SHARED_KEYS)
 TOP = ("hosts", "groups")
-# these may hold a range of their own, one value for each host of the range
-RANGED = ("address", "data_address")
 
 
 def read(text: Text, draft: Draft) -> None:
-    """Read one TOML inventory into the draft; what it says wins over what is in the draft.
+    """Read a TOML inventory into the draft; its values win over those already there.
 
-    Top-level keys other than `hosts` and `groups` are not ours (a project's file has settings, too).
+    Top-level keys other than `hosts` and `groups` are ignored: a project's file has settings, too.
     """
     document = load(text)
     reader = _Reader(text, document, draft)
@@ -37,7 +36,7 @@ def load(text: Text) -> dict[str, object]:
     """Parse TOML.
 
     Raises:
-        InventoryError: it is none; with the place.
+        InventoryError: it is not valid TOML; with the place.
     """
     try:
         return tomllib.loads(text.content)
@@ -56,12 +55,12 @@ def load(text: Text) -> dict[str, object]:
 
 
 def is_plural(pattern: str) -> bool:
-    """Whether it may stand for several hosts: a range, or several patterns with commas between them."""
+    """Whether it may stand for several hosts: a range, or several patterns separated by commas."""
     return "," in pattern or nodeset.has_range(pattern)
 
 
 def expand(pattern: str, place: Origin | None) -> list[str]:
-    """The hosts of `gpu[01-04,07]`, or of several patterns with commas between them, in the order written."""
+    """The hosts of `gpu[01-04,07]`, or of several patterns separated by commas, in the order written."""
     if not is_plural(pattern):
         return [names.check_name(pattern, place)]
     found = [name for part in parts(pattern, place) for name in _names(part, place)]
@@ -110,7 +109,7 @@ class _Reader:
                 single.append((expanded[0], table, path))
             for group_path, group in self._strings(table.get("groups", []), (*path, "groups"), "a group's name"):
                 self._group(group, self._places.value(group_path)).hosts.update(dict.fromkeys(expanded))
-        for name, table, path in single:  # a table of its own says more than a range's, wherever it stands
+        for name, table, path in single:  # a host's own table wins over that of a range, wherever it is
             self._settings(self._draft.host(name, None), table, path, HOST_KEYS)
 
     def read_groups(self) -> None:
@@ -145,7 +144,7 @@ class _Reader:
         group.children[child] = place
 
     def _members(self, group: GroupDraft, raw: object, path: Path) -> None:
-        """A group's hosts; they take the place of those of an earlier file."""
+        """Read a group's hosts; they replace those of an earlier file."""
         if group.name == ALL:
             raise InventoryError("every host is in the group all", place=self._places.key(path), found="hosts")
         members: dict[str, None] = {}

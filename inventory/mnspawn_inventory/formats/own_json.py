@@ -1,4 +1,4 @@
-"""Our own JSON, as `mnspawn inventory list --json` and `export` write it: `{"hosts": [{"name": ...}], ...}`."""
+"""Reads our own JSON, as `mnspawn inventory list --json` and `export` write it: `{"hosts": [{"name": ...}], ...}`."""
 
 from pathlib import Path
 
@@ -12,13 +12,13 @@ TOP = {"hosts", "groups", "source", "format", "notes"}
 
 
 def is_own(document: Json) -> bool:
-    """Whether it is ours: a list of hosts at the top; Ansible's JSON has groups there."""
+    """Whether it is ours, with a list of hosts at the top, where Ansible's JSON has groups."""
     return isinstance(document.root.get("hosts"), list) and not document.root.keys() - TOP
 
 
 def read(document: Json, draft: Draft) -> None:
     """Read hosts and groups into the draft."""
-    for index, item in enumerate(_items(document, "groups")):  # in the order of this list
+    for index, item in enumerate(_items(document, "groups")):  # first, to keep the order of this list
         table = as_object(item, document, "groups", index)
         draft.group(_name(table, document, "group", index), document.places.value("groups", index, "name"))
     folder = Path(draft.source).parent.absolute()
@@ -44,7 +44,7 @@ def _name(table: dict[str, object], document: Json, kind: str, index: int) -> st
 
 
 def _group(table: dict[str, object], draft: Draft, document: Json, index: int) -> None:
-    """Who is in it is said by hosts, too; what is in a child group is in this one anyway."""
+    """Read a group's members; hosts name their groups, too."""
     places = document.places
     group = draft.group(_name(table, document, "group", index), places.value("groups", index, "name"))
     for key in ("hosts", "children"):

@@ -1,4 +1,4 @@
-"""Arguments for ssh as Ansible's inventories have them: what they say of the way to a host. Pure."""
+"""Arguments for ssh in Ansible's inventories: the way to a host, and its user, port, key and address. Pure."""
 
 import shlex
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from mnspawn_inventory import names
 from mnspawn_inventory.errors import InventoryError, Origin
 
 WITH_VALUE = frozenset("BbcDEeFIiJLlmOopQRSWw")  # ssh.c, getopt
-# what makes no difference to where a connection leads and as whom; our own connections decide it themselves
+# options that do not change which host and user a connection reaches
 HARMLESS_FLAGS = frozenset("CNnqTtvxak")
 HARMLESS = frozenset(
     [
@@ -23,12 +23,12 @@ FORWARDED = ("%h:%p", "[%h]:%p")
 
 @dataclass
 class SshArguments:
-    """What the arguments say.
+    """What the arguments mean.
 
     Attributes:
-        way: ("jump", list of hops) or ("proxy_command", command); None: nothing is said of it.
-        settings: of address, identity, user and port, those that are said; the first of each counts, as in ssh.
-        unused: what is of no use here, as it is written.
+        way: ("jump", list of hops) or ("proxy_command", command); None if they have neither.
+        settings: values for address, identity, user and port; the first of each wins, as in ssh.
+        unused: arguments that are not used, as written.
     """
 
     way: tuple[str, str] | None = None
@@ -40,7 +40,7 @@ def read(text: str, place: Origin | None) -> SshArguments:
     """Read arguments for ssh.
 
     Raises:
-        InventoryError: they can't be taken apart, or a proxy in them can't be used.
+        InventoryError: their quotes don't match, or their proxy can't be used.
     """
     found = SshArguments()
     try:
@@ -53,8 +53,8 @@ def read(text: str, place: Origin | None) -> SshArguments:
         elif letter in LETTERS:
             found.settings.setdefault(LETTERS[letter], value)
         elif letter == "o":
-            key, _, said = value.replace("=", " ", 1).strip().partition(" ")
-            _keyword(found, key.lower(), said.strip(), value, place)
+            key, _, argument = value.replace("=", " ", 1).strip().partition(" ")
+            _keyword(found, key.lower(), argument.strip(), value, place)
         elif letter == "F":
             found.unused.append(f"-F {value} (give it as --ssh-config)")
         elif letter not in HARMLESS_FLAGS:
@@ -62,21 +62,21 @@ def read(text: str, place: Origin | None) -> SshArguments:
     return found
 
 
-def _keyword(found: SshArguments, key: str, said: str, written: str, place: Origin | None) -> None:
+def _keyword(found: SshArguments, key: str, value: str, written: str, place: Origin | None) -> None:
     if key == "proxyjump":
-        found.way = found.way or _jump(said, place)
+        found.way = found.way or _jump(value, place)
     elif key == "proxycommand":
-        found.way = found.way or way_of_command(said, place)
-    elif key == "proxyusefdpass" and said.lower() not in ("no", "false"):
+        found.way = found.way or way_of_command(value, place)
+    elif key == "proxyusefdpass" and value.lower() not in ("no", "false"):
         raise InventoryError("a proxy that can't be used", place=place, found=written, expected="ProxyUseFdpass=no")
     elif key in FIELDS:
-        found.settings.setdefault(FIELDS[key], said)
+        found.settings.setdefault(FIELDS[key], value)
     elif key not in HARMLESS:
         found.unused.append(f"-o {written}")
 
 
 def _options(words: list[str], place: Origin | None) -> Iterator[tuple[str, str]]:
-    """(letter, value) of each option, as getopt has them; words that belong to none have no letter."""
+    """(letter, value) of each option, as getopt parses them; the letter of other words is empty."""
     rest = iter(words)
     for word in rest:
         if len(word) < 2 or not word.startswith("-"):
@@ -102,7 +102,7 @@ def _jump(hops: str, place: Origin | None) -> tuple[str, str]:
 
 
 def way_of_command(command: str, place: Origin | None) -> tuple[str, str]:
-    """A ProxyCommand as a jump where it says nothing else (`ssh -q -W %h:%p me@gate`), else as it is.
+    """A ProxyCommand, as a jump if it is nothing else (`ssh -q -W %h:%p me@gate`).
 
     Raises:
         InventoryError: there is no command.
@@ -116,7 +116,7 @@ def way_of_command(command: str, place: Origin | None) -> tuple[str, str]:
 
 
 def _hop(command: str) -> str | None:
-    """The one host that ssh is to go through; None where the command says more than that."""
+    """The one host that the command jumps through; None if it does anything else."""
     try:
         words = shlex.split(command)
         options = list(_options(words[1:], None))

@@ -1,4 +1,4 @@
-"""ssh_config: each `Host` name that is no pattern is a host, with what OpenSSH would take for it from this file."""
+"""Reads an ssh_config: each `Host` name that is not a pattern, with what OpenSSH would take from this file."""
 
 import fnmatch
 import glob
@@ -25,7 +25,7 @@ Condition = Callable[[str], bool]
 
 @dataclass
 class _Block:
-    """Settings under one Host or Match line; `names` are the only hosts that it may apply to, where that is known."""
+    """The settings under one Host or Match line; `names` are the only hosts that it applies to, if known."""
 
     applies: Condition
     names: frozenset[str] | None = None
@@ -33,7 +33,7 @@ class _Block:
 
 
 class _File:
-    """The blocks of a file and of what it includes, in order."""
+    """The blocks of a file and its includes, in order."""
 
     def __init__(self) -> None:
         self.blocks: list[_Block] = []
@@ -74,7 +74,7 @@ def _always(alias: str) -> bool:
 
 
 def _take(alias: str, blocks: list[_Block], draft: Draft, place: Origin) -> None:
-    """The first value of each keyword wins, as ssh_config(5) says."""
+    """Set a host's fields; the first value of each keyword wins, as in ssh_config(5)."""
     values = draft.host(alias, place)
     found: dict[str, Word] = {}
     identities: list[Word] = []
@@ -90,7 +90,7 @@ def _take(alias: str, blocks: list[_Block], draft: Draft, place: Origin) -> None
             expanded = _expanded(word.text, {"h": alias, "n": alias})
             if expanded is not None or target == "address":
                 values.set(target, word.text if expanded is None else expanded, word.place)
-    way = next((keyword for keyword in found if keyword in WAYS), None)  # the first prevents the other
+    way = next((keyword for keyword in found if keyword in WAYS), None)  # the first one wins
     if way == "proxycommand" and found[way].text.lower() != "none":
         values.set("proxy_command", found[way].text, found[way].place)
     elif way == "proxycommand":
@@ -107,7 +107,7 @@ def _is_first(keyword: str, found: dict[str, Word]) -> bool:
 
 
 def _expanded(text: str, tokens: dict[str, str]) -> str | None:
-    """The text with its tokens replaced; None when there are others, which are known only when connecting."""
+    """The text with its tokens replaced; None if there are tokens that are known only when connecting."""
     known = {"%": "%", **tokens}
     if any(match[1] not in known for match in TOKEN.finditer(text)):
         return None
@@ -143,18 +143,18 @@ def _read(text: Text, file: _File, outer: Condition, depth: int) -> None:
         elif keyword == "include":
             for argument in arguments:
                 _include(argument, file, block.applies, depth)
-            block = _Block(block.applies, block.names)  # what follows counts after what was included
+            block = _Block(block.applies, block.names)  # what follows comes after what was included
             file.blocks.append(block)
         else:
             value = arguments[0]
-            if keyword == "proxycommand":  # all of the line, quotes and "#" included
+            if keyword == "proxycommand":  # the whole line, with quotes and "#"
                 start = KEYWORD.match(line.text).end()  # type: ignore[union-attr]  # words_of has matched it
                 value = Word(line.text[start:].strip(), line.place(start))
             block.settings.append((keyword, value))
 
 
 def is_pattern(word: str) -> bool:
-    """Whether a word of a Host line is no host's name."""
+    """Whether a word of a Host line is a pattern."""
     return any(char in word for char in "*?!")
 
 
@@ -180,7 +180,7 @@ def _host_condition(patterns: list[str]) -> Condition:
 
 
 def _pattern(text: str) -> "re.Pattern[str]":
-    """ssh's patterns know "*" and "?" only."""
+    """ssh's patterns have "*" and "?" only."""
     return re.compile(fnmatch.translate(text.replace("[", "[[]")))
 
 
@@ -189,7 +189,7 @@ def _matching(alias: str) -> "Callable[[re.Pattern[str]], object]":
 
 
 def _match_condition(words: list[str]) -> Condition | None:
-    """`Match all` and `Match originalhost/host PATTERNS`; None where more must be known than the name."""
+    """`Match all` and `Match originalhost/host PATTERNS`; None for criteria other than the name."""
     if [word.lower() for word in words] == ["all"]:
         return _always
     if len(words) == 2 and words[0].lower() in ("host", "originalhost"):
@@ -209,7 +209,7 @@ def _include(argument: Word, file: _File, outer: Condition, depth: int) -> None:
 
 
 def words_of(line: Line) -> list[Word]:
-    """Keyword and arguments; quotes hold blanks, "#" begins a comment where a word would begin."""
+    """Keyword and arguments; quotes keep blanks, "#" at the start of a word begins a comment."""
     content = line.text
     if not content.strip() or content.lstrip().startswith("#"):
         return []

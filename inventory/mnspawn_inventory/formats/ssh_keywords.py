@@ -1,4 +1,4 @@
-"""Whether a text is an ssh_config: every line has to fit, for any two words look like a keyword and its value."""
+"""Whether a text is an ssh_config. Every line has to fit, since any two words look like a keyword and its value."""
 
 import fnmatch
 from collections.abc import Iterator
@@ -34,16 +34,16 @@ KEYWORDS = frozenset(
     useroaming usersh verifyhostkeydns versionaddendum visualhostkey warnweakcrypto xauthlocation
     """.split()  # noqa: SIM905 - one a line would be a page
 )
-BARE = ("host", "match", "ignoreunknown")  # keywords that say nothing of a host
+BARE = ("host", "match", "ignoreunknown")  # keywords that set nothing for a host
 CHARM = "a nodelist of Charm++ is not read: write a line such as 'n01 slots=8' for each host"
 EXPECTED = "a keyword of ssh_config with its value"
 
 
 def check(text: Text, *, is_named: bool) -> None:
-    """Return when the text may be read as an ssh_config.
+    """Check that the text can be read as an ssh_config.
 
     Args:
-        is_named: the file's name says that it is one; otherwise at least one line has to say something of a host.
+        is_named: the file's name says that it is one; otherwise at least one host needs a setting.
 
     Raises:
         InventoryError: a line does not fit; with its place.
@@ -74,7 +74,7 @@ def check(text: Text, *, is_named: bool) -> None:
 
 
 def _lines(text: Text) -> Iterator[list[Word]]:
-    """The words of each line; a line that has no keyword at all is the reader's to refuse."""
+    """The words of each line that has some."""
     for line in text.lines():
         if line.text.strip() and not line.text.lstrip().startswith("#") and not KEYWORD.match(line.text):
             start = len(line.text) - len(line.text.lstrip())

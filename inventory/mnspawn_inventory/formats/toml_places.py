@@ -1,4 +1,4 @@
-"""Where each key and value of a valid TOML document stands: tomllib tells values, not places. Pure."""
+"""Where each key and value of a valid TOML document is written, since tomllib has no places. Pure."""
 
 import re
 from bisect import bisect_right
@@ -7,7 +7,7 @@ from mnspawn_inventory.errors import InventoryError, Origin
 
 Path = tuple[str | int, ...]
 
-MAX_DEPTH = 100  # keys in keys; each keeps its whole path, so that more would only eat memory
+MAX_DEPTH = 100  # each key keeps its whole path: deeper nesting takes quadratic memory
 
 SKIP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 BLANK = re.compile(r"[ \t]*")
@@ -22,7 +22,7 @@ ESCAPED = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", '"': '"', "\\"
 
 
 class TomlPlaces:
-    """Places in one document; a path is a tuple of keys, and of positions in arrays."""
+    """The places in one document; a path is a tuple of keys and array positions."""
 
     def __init__(self, content: str, source: str) -> None:
         self._content = content
@@ -39,13 +39,13 @@ class TomlPlaces:
         self._document()
 
     def key(self, path: Path) -> Origin:
-        """Where the last key of the path is written; the nearest enclosing one where it is not."""
+        """Where the last key of the path is written, or else the nearest enclosing key."""
         while path and path not in self._keys:
             path = path[:-1]
         return self.offset(self._keys[path]) if path else Origin(self._source, 1, 1)
 
     def value(self, path: Path) -> Origin:
-        """Where the value is written, inside the quotes of a string; the key's place for a table."""
+        """Where the value is written: a string inside its quotes, a table at its key."""
         return self.offset(self._values[path]) if path in self._values else self.key(path)
 
     def offset(self, index: int) -> Origin:
@@ -88,7 +88,7 @@ class TomlPlaces:
         self._value(path)
 
     def _key(self, prefix: Path) -> Path:
-        """Read a dotted key and what is blank around it."""
+        """Read a dotted key and the blanks around it."""
         path = prefix
         while True:
             self._skip(BLANK)

@@ -1,4 +1,4 @@
-"""YAML with places: a document as nodes that know their line and column. Values are built by PyYAML's safe rules."""
+"""YAML with places: documents as nodes with line and column; values are built by PyYAML's safe rules."""
 
 import functools
 from typing import Any
@@ -7,16 +7,16 @@ from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats.ansible_template import Literal, Opaque
 from mnspawn_inventory.text import Text
 
-MAX_NODES = 1_000_000  # aliases of aliases ("billion laughs") grow beyond all memory
+MAX_NODES = 1_000_000  # aliases of aliases ("billion laughs") would fill the memory
 MAX_LEVELS = 100
 PLAIN_TAGS = "tag:yaml.org,2002:"
 
 
-def compose(text: Text) -> Any:
-    """The root node of the only document; None when there is nothing in it.
+def parse(text: Text) -> Any:
+    """The root node of the only document; None if it is empty.
 
     Raises:
-        InventoryError: it is not YAML; with the place.
+        InventoryError: it is not valid YAML; with the place.
     """
     import yaml  # late: only these formats need it
 
@@ -37,7 +37,7 @@ def compose(text: Text) -> Any:
 
 
 def dump(value: object) -> str:
-    """A value as YAML for Ansible: text that looks like a template is marked as none (`!unsafe`), null is nothing."""
+    """A value as YAML for Ansible: text that looks like a template is marked `!unsafe`, null is left empty."""
     import yaml
 
     text: str = yaml.dump(
@@ -64,7 +64,7 @@ def _dumper() -> Any:
 
 
 class Builder:
-    """Turns nodes into values; one for each document."""
+    """Turns the nodes of one document into values."""
 
     def __init__(self, source: str) -> None:
         import yaml
@@ -77,10 +77,10 @@ class Builder:
         return Origin(self._source, node.start_mark.line + 1, node.start_mark.column + 1)
 
     def pairs(self, node: Any, what: str, depth: int = 0) -> list[tuple[Any, Any]]:
-        """Key and value nodes of a mapping, `<<` merged in; none for an empty node.
+        """Key and value nodes of a mapping, with `<<` merged in; none for an empty node.
 
         Raises:
-            InventoryError: it is no mapping, or a key is there twice.
+            InventoryError: it is not a mapping, or has a key twice.
         """
         import yaml
 
@@ -110,7 +110,7 @@ class Builder:
         return bool(node.tag == "tag:yaml.org,2002:null")
 
     def shown(self, node: Any) -> str:
-        """A scalar's text, or what kind of node it is."""
+        """A scalar's text, or the kind of the node."""
         return node.value if isinstance(node.value, str) else f"a {node.id}"
 
     def value(self, node: Any, depth: int = 0) -> object:
@@ -132,9 +132,9 @@ class Builder:
             built = self._constructor.construct_object(node)
         except (yaml.YAMLError, ValueError, OverflowError):  # `!!int x`, dates that are none
             return node.value
-        # dates and other things that we have no field for stay as they are written
+        # dates and other values for which there is no field stay text
         return built if isinstance(built, str | int | float | bool) or built is None else node.value
 
     def _text_of_unsafe(self, node: Any) -> object:
-        """`!unsafe` is Ansible's mark for text without templates; all other tags are opaque."""
+        """`!unsafe` marks text without templates for Ansible; values with other tags are opaque."""
         return Literal(node.value) if node.tag == "!unsafe" and isinstance(node.value, str) else Opaque(node.tag)

@@ -14,7 +14,7 @@ from mnspawn.settings import to_request
 from mnspawn.settings.table import Origin, Settings
 from mnspawn_inventory import Host
 from mnspawn_inventory.names import Endpoint
-from mnspawn_inventory.select import told_apart
+from mnspawn_inventory.select import with_unique_names
 
 from .console import closing, console_of
 from .runs import ViewWording, has_refused, until_nobody_reads
@@ -70,7 +70,7 @@ def followed_of(settings: Settings, words: Sequence[str]) -> list[Followed]:
             key = host.name, host.endpoint
             known[key] = host
             patterns.setdefault(key, []).append(pattern)
-    apart = told_apart(list(known.values()))
+    apart = with_unique_names(list(known.values()))
     return [Followed(host, tuple(dict.fromkeys(own))) for host, own in zip(apart, patterns.values(), strict=True)]
 
 

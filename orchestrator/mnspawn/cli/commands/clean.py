@@ -79,11 +79,11 @@ def hosts_to_clean(settings: Settings, names: list[str] | None) -> "tuple[Host, 
     if found:
         return found
     known = {(host.name, host.endpoint): host for run in registry().known() for host in run.hosts}
-    from mnspawn_inventory.select import told_apart
+    from mnspawn_inventory.select import with_unique_names
 
     if not known:
         raise UsageError("expected hosts to clean, found none", hint="mnspawn clean a,b")
-    return told_apart(list(known.values()))
+    return with_unique_names(list(known.values()))
 
 
 def table(actions: list[dict[str, Any]], is_dry: bool) -> str:
