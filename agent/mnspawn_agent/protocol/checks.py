@@ -24,8 +24,44 @@ STREAMS = (1, 2, 3)  # stdout, stderr, result
 OLDEST_CODE, LARGEST_CODE = -127, 255  # a wait status has 7 bits for a signal and 8 for a status
 
 
-def is_str(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MAX_TEXT
+def is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def is_dict(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def integer(least: int, most: int) -> Check:
+    return lambda value: is_int(value) and least <= value <= most
+
+
+def number(least: float, most: float) -> Check:
+    return lambda value: (is_int(value) or isinstance(value, float)) and least <= value <= most
+
+
+def string(most: int) -> Check:
+    """A str of at most that many characters."""
+    return lambda value: isinstance(value, str) and len(value) <= most
+
+
+is_str = string(MAX_TEXT)
+is_line = string(MAX_LINE)
+is_count = integer(0, MAX_COUNT - 1)
+is_rank = integer(0, MAX_RANK - 1)
+is_file_number = integer(0, MAX_FOLLOWED - 1)
+is_inode = integer(0, MAX_INODE - 1)
+is_stream = integer(STREAMS[0], STREAMS[-1])
+is_pid = integer(1, MAX_PID - 1)
+is_code = integer(OLDEST_CODE, LARGEST_CODE)  # as Popen.returncode
+is_port = integer(1, 65535)
+is_seconds = number(0, MAX_SECONDS)  # a duration
+is_moment = number(-MAX_SECONDS, MAX_SECONDS)  # on the agent's monotonic clock: less than 0 is before the system booted
+is_time = number(0, MAX_TIME)  # seconds since the epoch
 
 
 def is_content(value: Any) -> bool:
@@ -43,74 +79,6 @@ def is_text(value: Any) -> bool:
 
 def is_path(value: Any) -> bool:
     return is_text(value) and 0 < len(value) <= MAX_LINE
-
-
-def is_line(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MAX_LINE
-
-
-def is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_count(value: Any) -> bool:
-    return is_int(value) and 0 <= value < MAX_COUNT
-
-
-def is_rank(value: Any) -> bool:
-    return is_int(value) and 0 <= value < MAX_RANK
-
-
-def is_file_number(value: Any) -> bool:
-    return is_int(value) and 0 <= value < MAX_FOLLOWED
-
-
-def is_inode(value: Any) -> bool:
-    return is_int(value) and 0 <= value < MAX_INODE
-
-
-def is_stream(value: Any) -> bool:
-    return is_int(value) and value in STREAMS
-
-
-def is_pid(value: Any) -> bool:
-    return is_int(value) and 0 < value < MAX_PID
-
-
-def is_code(value: Any) -> bool:
-    """As Popen.returncode."""
-    return is_int(value) and OLDEST_CODE <= value <= LARGEST_CODE
-
-
-def is_port(value: Any) -> bool:
-    return is_int(value) and 0 < value < 65536
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def is_seconds(value: Any) -> bool:
-    """A duration."""
-    return _is_number(value) and 0 <= value <= MAX_SECONDS
-
-
-def is_moment(value: Any) -> bool:
-    """On the agent's monotonic clock: less than 0 is before the system was booted."""
-    return _is_number(value) and -MAX_SECONDS <= value <= MAX_SECONDS
-
-
-def is_time(value: Any) -> bool:
-    """Seconds since the epoch."""
-    return _is_number(value) and 0 <= value <= MAX_TIME
-
-
-def is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def is_dict(value: Any) -> bool:
-    return isinstance(value, dict)
 
 
 def is_token(value: Any) -> bool:
@@ -135,14 +103,19 @@ def is_environment(value: Any) -> bool:
     )
 
 
-def list_of(check: Check, at_most: int = MAX_LIST) -> Check:
-    return lambda value: isinstance(value, list) and len(value) <= at_most and all(check(item) for item in value)
+def list_of(check: Check, at_most: int = MAX_LIST, at_least: int = 0) -> Check:
+    return lambda value: isinstance(value, list) and at_least <= len(value) <= at_most and all(map(check, value))
 
 
 def pair_of(*checks: Check) -> Check:
     return lambda value: (
         isinstance(value, list) and len(value) == len(checks) and all(c(v) for c, v in zip(checks, value))
     )
+
+
+def dict_of(**checks: Check) -> Check:
+    """A dict with at least these names."""
+    return lambda value: isinstance(value, dict) and all(check(value.get(name)) for name, check in checks.items())
 
 
 def or_none(check: Check) -> Check:

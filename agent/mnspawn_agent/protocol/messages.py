@@ -5,42 +5,8 @@ hello -> prepare (-> need, blobs) -> prepared | refused -> start -> started, exi
 
 from typing import Any, Dict, List, Optional, Tuple
 
-from .checks import (
-    MAX_RANKS,
-    MAX_REASONS,
-    MAX_TAIL,
-    MAX_WORDS,
-    STREAMS,
-    Check,
-    is_bool,
-    is_code,
-    is_content,
-    is_count,
-    is_dict,
-    is_environment,
-    is_file_name,
-    is_file_number,
-    is_inode,
-    is_int,
-    is_line,
-    is_moment,
-    is_path,
-    is_pid,
-    is_port,
-    is_rank,
-    is_seconds,
-    is_str,
-    is_stream,
-    is_text,
-    is_time,
-    is_token,
-    list_of,
-    or_none,
-    pair_of,
-    shown,
-)
-
-__all__ = ["MAX_RANKS", "SHAPES", "is_file_name", "is_token", "make", "problem_of"]
+from . import checks
+from .checks import Check, dict_of, list_of, or_none, pair_of, shown
 
 Message = Dict[str, Any]
 
@@ -77,141 +43,137 @@ MAX_CARGO = 4096  # files that go along
 MAX_PROBES = 1 << 14  # addresses that one host tries: of a large run the first tries four of every other
 
 
-def _is_file(value: Any) -> bool:
-    """A file that the pod needs: taken from `path` where the host has it with this digest, else sent as a blob.
-
-    Without a digest the host must have it.
-    """
-    return (
-        isinstance(value, dict)
-        and is_file_name(value.get("name"))
-        and (value.get("path") is None or is_text(value["path"]))
-        and is_str(value.get("digest"))
-        and is_count(value.get("size"))
-        and is_count(value.get("blob"))
-    )
-
-
-def _is_argv(value: Any) -> bool:
-    return bool(value) and list_of(is_text, MAX_WORDS)(value)
-
-
-def _is_worker(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and is_count(value.get("rank"))
-        and is_count(value.get("local_rank"))
-        and is_environment(value.get("env"))
-    )
-
-
-_leftovers = list_of(pair_of(is_pid, is_line))  # pid, what keeps it alive
-_sizes = list_of(pair_of(is_stream, is_count), len(STREAMS))
+# A file that the pod needs: taken from `path` where the host has it with this digest, else sent as a blob. Without a
+# digest the host must have it.
+_is_file = dict_of(
+    name=checks.is_file_name,
+    path=or_none(checks.is_text),
+    digest=checks.is_str,
+    size=checks.is_count,
+    blob=checks.is_count,
+)
+_is_worker = dict_of(rank=checks.is_count, local_rank=checks.is_count, env=checks.is_environment)
+_is_argv = list_of(checks.is_text, checks.MAX_WORDS, at_least=1)
+_leftovers = list_of(pair_of(checks.is_pid, checks.is_line))  # pid, what keeps it alive
+_sizes = list_of(pair_of(checks.is_stream, checks.is_count), len(checks.STREAMS))
 ADDED: Dict[Tuple[str, str], Any] = {(EXITED, "raised"): None}  # what stands for fields that older journals lack
-_piece: Dict[str, Check] = {"rank": is_rank, "stream": is_stream, "offset": is_count, "count": is_count}
+_piece: Dict[str, Check] = {
+    "rank": checks.is_rank,
+    "stream": checks.is_stream,
+    "offset": checks.is_count,
+    "count": checks.is_count,
+}
 
 OPTIONS: Dict[str, Check] = {  # of a run, used by agents alone: settings marked `for_agents`
-    "log_cap": or_none(is_count),
+    "log_cap": or_none(checks.is_count),
 }
 
 SHAPES: Dict[str, Dict[str, Check]] = {
-    HELLO: {"protocol": is_int, "version": is_str, "facts": is_dict, "cached": is_bool},
-    NEED: {"blobs": list_of(is_count, MAX_CARGO)},
+    HELLO: {"protocol": checks.is_int, "version": checks.is_str, "facts": checks.is_dict, "cached": checks.is_bool},
+    NEED: {"blobs": list_of(checks.is_count, MAX_CARGO)},
     PREPARED: {
-        "ports": list_of(is_port, MAX_RANKS),
-        "extra_ports": list_of(is_port, MAX_RANKS),
-        "run_dir": is_path,
-        "workdir": is_path,
-        "python": is_path,
-        "files": list_of(is_path, MAX_CARGO),
-        "reach": list_of(pair_of(is_line, is_line), MAX_PROBES),
-        "at": is_moment,
+        "ports": list_of(checks.is_port, checks.MAX_RANKS),
+        "extra_ports": list_of(checks.is_port, checks.MAX_RANKS),
+        "run_dir": checks.is_path,
+        "workdir": checks.is_path,
+        "python": checks.is_path,
+        "files": list_of(checks.is_path, MAX_CARGO),
+        "reach": list_of(pair_of(checks.is_line, checks.is_line), MAX_PROBES),
+        "at": checks.is_moment,
     },
-    REFUSED: {"reasons": list_of(is_str, MAX_REASONS)},
-    STARTED: {"rank": is_rank, "pid": is_pid, "at": is_moment},
-    NOT_STARTED: {"rank": is_rank, "at": is_moment, "error": is_str},
+    REFUSED: {"reasons": list_of(checks.is_str, checks.MAX_REASONS)},
+    STARTED: {"rank": checks.is_rank, "pid": checks.is_pid, "at": checks.is_moment},
+    NOT_STARTED: {"rank": checks.is_rank, "at": checks.is_moment, "error": checks.is_str},
     EXITED: {
-        "rank": is_rank,
-        "pid": is_pid,
-        "code": is_code,
-        "at": is_moment,
-        "seconds": is_seconds,
-        "stopped": is_bool,
-        "killed": is_bool,
-        "outlived_term": is_bool,
-        "is_disk_full": is_bool,
+        "rank": checks.is_rank,
+        "pid": checks.is_pid,
+        "code": checks.is_code,
+        "at": checks.is_moment,
+        "seconds": checks.is_seconds,
+        "stopped": checks.is_bool,
+        "killed": checks.is_bool,
+        "outlived_term": checks.is_bool,
+        "is_disk_full": checks.is_bool,
         "sizes": _sizes,
-        "tail": list_of(is_line, MAX_TAIL),
-        "raised": or_none(is_line),  # what torch recorded of its exception
+        "tail": list_of(checks.is_line, checks.MAX_TAIL),
+        "raised": or_none(checks.is_line),  # what torch recorded of its exception
     },
     DONE: {
         "leftovers": _leftovers,
-        "swept": is_count,
-        "sizes": list_of(pair_of(is_rank, is_stream, is_count), MAX_RANKS * len(STREAMS)),
-        "at": is_moment,
+        "swept": checks.is_count,
+        "sizes": list_of(
+            pair_of(checks.is_rank, checks.is_stream, checks.is_count), checks.MAX_RANKS * len(checks.STREAMS)
+        ),
+        "at": checks.is_moment,
     },
     LOST_OUTPUT: _piece,
-    STOPPING: {"reason": is_str, "grace": is_seconds, "is_orphaned": is_bool},
+    STOPPING: {"reason": checks.is_str, "grace": checks.is_seconds, "is_orphaned": checks.is_bool},
     LET_GO: {},
-    FROM: {"rank": is_rank, "stream": is_stream, "offset": is_count},
+    FROM: {"rank": checks.is_rank, "stream": checks.is_stream, "offset": checks.is_count},
     CAUGHT_UP: {},
-    GONE: {"reason": is_str, "leftovers": _leftovers},
+    GONE: {"reason": checks.is_str, "leftovers": _leftovers},
     LEFT: _piece,
-    FILE: {"number": is_file_number, "path": is_path, "inode": is_inode, "at": is_count, "offset": is_count},
-    NOTICE: {"text": is_str},
+    FILE: {
+        "number": checks.is_file_number,
+        "path": checks.is_path,
+        "inode": checks.is_inode,
+        "at": checks.is_count,
+        "offset": checks.is_count,
+    },
+    NOTICE: {"text": checks.is_str},
     PREPARE: {
-        "run": is_token,
-        "node_rank": is_count,
-        "ranks": list_of(is_count, MAX_RANKS),
-        "python": or_none(is_text),
-        "command": or_none(is_text),
-        "prelude": or_none(is_text),
-        "unset": list_of(is_text),
-        "env": is_environment,
-        "argument_bytes": is_count,
+        "run": checks.is_token,
+        "node_rank": checks.is_count,
+        "ranks": list_of(checks.is_count, checks.MAX_RANKS),
+        "python": or_none(checks.is_text),
+        "command": or_none(checks.is_text),
+        "prelude": or_none(checks.is_text),
+        "unset": list_of(checks.is_text),
+        "env": checks.is_environment,
+        "argument_bytes": checks.is_count,
         "files": list_of(_is_file, MAX_CARGO),
-        "has_results": is_bool,
-        "workdir": is_text,
-        "is_workdir_required": is_bool,
-        "start_port": or_none(is_port),
-        "master_port": or_none(is_port),
-        "extra_ports": is_count,
-        "probes": list_of(pair_of(is_text, is_port), MAX_PROBES),
-        "grace": is_seconds,
-        "orphan_grace": or_none(is_seconds),
-        "silence_limit": or_none(is_seconds),  # None: only the end of the link means that the controller is gone
-        "python_version": or_none(list_of(is_count)),
-        "stops_on_failure": is_bool,
-        "about": is_dict,
+        "has_results": checks.is_bool,
+        "workdir": checks.is_text,
+        "is_workdir_required": checks.is_bool,
+        "start_port": or_none(checks.is_port),
+        "master_port": or_none(checks.is_port),
+        "extra_ports": checks.is_count,
+        "probes": list_of(pair_of(checks.is_text, checks.is_port), MAX_PROBES),
+        "grace": checks.is_seconds,
+        "orphan_grace": or_none(checks.is_seconds),
+        "silence_limit": or_none(checks.is_seconds),  # None: only the end of the link means that the controller is gone
+        "python_version": or_none(list_of(checks.is_count)),
+        "stops_on_failure": checks.is_bool,
+        "about": checks.is_dict,
         **OPTIONS,
     },
     START: {
-        "unset": list_of(is_text),
-        "env": is_environment,
-        "files": list_of(pair_of(is_file_name, is_content)),
+        "unset": list_of(checks.is_text),
+        "env": checks.is_environment,
+        "files": list_of(pair_of(checks.is_file_name, checks.is_content)),
         "argv": _is_argv,
-        "workers": list_of(_is_worker, MAX_RANKS),
-        "is_forked": is_bool,
+        "workers": list_of(_is_worker, checks.MAX_RANKS),
+        "is_forked": checks.is_bool,
     },
-    STOP: {"grace": is_seconds},
-    SIGNAL: {"signal": is_str, "ranks": or_none(list_of(is_count))},
-    SKIP: {"streams": list_of(is_count)},
+    STOP: {"grace": checks.is_seconds},
+    SIGNAL: {"signal": checks.is_str, "ranks": or_none(list_of(checks.is_count))},
+    SKIP: {"streams": list_of(checks.is_count)},
     DETACH: {},
     WATCH: {
-        "streams": list_of(is_count),
-        "ranks": or_none(list_of(is_count)),
-        "offsets": list_of(pair_of(is_count, is_count, is_count)),
-        "tail": or_none(is_count),
-        "since": or_none(is_time),
-        "has_times": is_bool,
-        "is_following": is_bool,
+        "streams": list_of(checks.is_count),
+        "ranks": or_none(list_of(checks.is_count)),
+        "offsets": list_of(pair_of(checks.is_count, checks.is_count, checks.is_count)),
+        "tail": or_none(checks.is_count),
+        "since": or_none(checks.is_time),
+        "has_times": checks.is_bool,
+        "is_following": checks.is_bool,
     },
     TAIL: {
-        "patterns": list_of(is_text, 256),
-        "lines": or_none(is_count),
-        "resume": list_of(pair_of(is_text, is_inode, is_count)),
+        "patterns": list_of(checks.is_text, 256),
+        "lines": or_none(checks.is_count),
+        "resume": list_of(pair_of(checks.is_text, checks.is_inode, checks.is_count)),
     },
-    FINISH: {"keep": is_bool},
+    FINISH: {"keep": checks.is_bool},
 }
 
 
@@ -235,7 +197,7 @@ def up_to_date(message: Message) -> Message:
             message.setdefault(name, value)
     leftovers = message.get("leftovers")
     if message.get("type") == DONE and isinstance(leftovers, list):  # 0.1.0 wrote pids without reasons
-        message["leftovers"] = [[pid, "outlived KILL"] if is_pid(pid) else pid for pid in leftovers]
+        message["leftovers"] = [[pid, "outlived KILL"] if checks.is_pid(pid) else pid for pid in leftovers]
     return message
 
 

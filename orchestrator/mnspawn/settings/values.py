@@ -17,7 +17,7 @@ from mnspawn_agent.protocol.checks import MAX_SECONDS
 
 from . import env_file
 
-MOST_WORKERS = 4096  # on one host: an agent takes no more (messages.MAX_RANKS), and more is a typing error
+MOST_WORKERS = 4096  # on one host: an agent takes no more (checks.MAX_RANKS), and more is a typing error
 
 
 class BadValue(ValueError):

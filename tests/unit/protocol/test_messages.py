@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 
 from mnspawn_agent.protocol import messages
-from mnspawn_agent.protocol.messages import ADDED, SHAPES, is_file_name, is_token, make, problem_of, up_to_date
+from mnspawn_agent.protocol.checks import is_file_name, is_token
+from mnspawn_agent.protocol.messages import ADDED, SHAPES, make, problem_of, up_to_date
 
 PREPARE: dict[str, Any] = {
     "run": "r-1_A",

@@ -8,7 +8,7 @@ from mnspawn.errors import UsageError
 from mnspawn.plan.contract import DEFAULT
 from mnspawn.settings.table import EXCLUSIVE, OPTION, OPTIONS, Settings, resolve
 from mnspawn.settings.values import MOST_WORKERS
-from mnspawn_agent.protocol.messages import MAX_RANKS
+from mnspawn_agent.protocol.checks import MAX_RANKS
 from mnspawn_inventory.fields import MAX_SLOTS
 
 HERE = {"HOME": "/home/u"}

@@ -9,7 +9,7 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ... import ours
-from ...protocol.messages import is_token
+from ...protocol.checks import is_token
 
 PROBE = b"x" * 65536  # enough to see a full disk behind a folder that can still be made
 KEEP_SECONDS = 14 * 86400  # finished runs are kept for `logs` this long

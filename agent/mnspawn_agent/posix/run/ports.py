@@ -112,14 +112,3 @@ def _mark(port: int) -> Optional[socket.socket]:
         sock.close()
         return None
     return sock
-
-
-def source_address(address: str) -> Optional[str]:
-    """The local address from which `address` would be reached; no packet is sent."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as sock:
-        try:
-            sock.connect((address, 9))
-        except OSError:
-            return None
-        return str(sock.getsockname()[0])
