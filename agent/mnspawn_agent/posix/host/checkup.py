@@ -9,17 +9,17 @@ import json
 import os
 import pwd
 import resource
-import select
 import signal
 import socket
 import time
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from ... import ours
 from .. import native
 from ..files import rundir
 from ..run import limits, prelude, probe, programs, reaper
 from ..run.prepare import without
+from ..streams import read_within, write_all
 from . import facts, rehearsal
 
 LINE_LIMIT = 64 << 20  # the largest has a rank's environment, 6 MiB (execve(2)) with each byte as \udcXX
@@ -28,22 +28,20 @@ LOOKUP_LIMIT = 3.0  # seconds for the host's own name: a name server that is not
 LOGIND = ("/usr/lib/systemd", "/usr/local/lib/systemd", "/run/systemd", "/etc/systemd")  # the last one wins
 
 
-def serve(link_in: int, link_out: int, is_cached: bool) -> int:
-    """Answer until nobody asks any more."""
+def serve(link_in: int, link_out: int, argv: List[str], hello: Dict[str, Any]) -> int:
+    """The mode `checkup`: answer until nobody asks any more. Returns the exit status."""
     for request in _requests(link_in):
         if request["ask"] == "clock":
             answer: Dict[str, Any] = {"time": time.time()}
         elif request["ask"] == "host":
-            answer = describe(is_cached)
+            answer = describe(hello["cached"])
         elif request["ask"] == "prelude":
             answer = native.outward(_try_prelude(native.inward(request)))
         else:
             targets = [(str(address), int(port)) for address, port in request["targets"]]
             problems = probe.attempt(targets, _at_once())
             answer = {"reach": [[address, port, problem] for (address, port), problem in problems.items() if problem]}
-        view = memoryview(json.dumps(answer).encode("ascii") + b"\n")
-        while view:
-            view = view[os.write(link_out, view) :]
+        write_all(link_out, json.dumps(answer).encode("ascii") + b"\n")
     return 0
 
 
@@ -257,11 +255,11 @@ def _own_name(name: str) -> Dict[str, Any]:
         finally:
             os._exit(0)
     os.close(write_end)
-    said = _read_within(read_end, LOOKUP_LIMIT)
+    said = read_within(read_end, LOOKUP_LIMIT)
     os.close(read_end)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    if said is None:
+    if not said:
         return {"name": name, "addresses": [], "problem": "no answer within %.0f s" % LOOKUP_LIMIT}
     addresses, problem = json.loads(said.decode("ascii"))
     return {"name": name, "addresses": addresses, "problem": problem}
@@ -273,17 +271,3 @@ def _look_up(name: str) -> Tuple[List[str], str]:
     except OSError as error:
         return [], str(getattr(error, "strerror", None) or error)
     return sorted({str(address[0]) for _, _, _, _, address in found})[:16], ""
-
-
-def _read_within(fd: int, seconds: float) -> Optional[bytes]:
-    """What comes from a pipe until its other end is closed (under 64 KiB); None when that takes too long."""
-    said = b""
-    deadline = time.monotonic() + seconds
-    while True:
-        ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
-            return None
-        chunk = os.read(fd, 65536)
-        if not chunk:
-            return said or None
-        said += chunk

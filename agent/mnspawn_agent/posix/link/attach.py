@@ -1,18 +1,32 @@
 """Joins a new link to an agent that is already there: bytes between stdin/stdout and its control socket."""
 
 import os
-import selectors
+import select
 import socket
+from typing import Any, Dict, List
+
+from ..files import control
+from ..streams import write_all
 
 
-def relay(link_in: int, link_out: int, sock: socket.socket) -> None:
+def serve(link_in: int, link_out: int, argv: List[str], hello: Dict[str, Any]) -> int:
+    """The mode `attach RUN NODE_RANK`; returns the exit status."""
+    sock = control.connect(argv[1], argv[2])
+    write_all(link_out, b"here\n" if sock else b"gone\n")
+    if sock is None:
+        return 1
+    _relay(link_in, link_out, sock)
+    return 0
+
+
+def _relay(link_in: int, link_out: int, sock: socket.socket) -> None:
     """Pass bytes both ways until either side ends."""
-    selector = selectors.DefaultSelector()
-    selector.register(link_in, selectors.EVENT_READ)
-    selector.register(sock, selectors.EVENT_READ)
+    poll = select.poll()
+    poll.register(link_in, select.POLLIN)
+    poll.register(sock, select.POLLIN)
     while True:
-        for key, _ in selector.select():
-            if key.fd == link_in:
+        for fd, _ in poll.poll():
+            if fd == link_in:
                 chunk = os.read(link_in, 65536)
                 if not chunk:
                     return
@@ -21,6 +35,4 @@ def relay(link_in: int, link_out: int, sock: socket.socket) -> None:
                 chunk = sock.recv(65536)
                 if not chunk:
                     return
-                view = memoryview(chunk)
-                while view:
-                    view = view[os.write(link_out, view) :]
+                write_all(link_out, chunk)

@@ -1,12 +1,45 @@
-"""Answers about the runs of this host, and orders to them: list, command, clean. One answer, then it is over."""
+"""Answers about the runs of this host, and orders to them: list, order, clean, reap. One answer each."""
 
 import json
 import os
 import time
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Tuple
 
+from .. import native
 from ..files import control, rundir
 from ..run import guardian, reaper
+from ..streams import write_all
+
+MOST_TOLD = 1000  # pids; who has more to end does it by the run's mark
+
+
+def serve(link_in: int, link_out: int, argv: List[str], hello: Dict[str, Any]) -> int:
+    """The modes list, order, clean and reap: one line of JSON, or of words. Returns the exit status."""
+    mode, words = argv[0], argv[1:]
+    if mode == "reap":
+        left = reap(words[0], int(words[1]))
+        write_all(link_out, ("left %s\n" % (json.dumps(left) if left else "")).encode("ascii"))
+        return 1 if left else 0
+    if mode == "list":
+        answer: Any = list_pods()
+    elif mode == "clean":
+        answer = clean(float(words[0]), words[1] == "dry")
+    else:
+        run, node_rank, verb = words[:3]
+        order: Dict[str, Any] = {"command": verb}
+        if verb == "stop":
+            order.update(grace=float(words[3]), who=words[4])
+        elif verb == "signal":
+            order.update(signal=words[3], ranks=[int(rank) for rank in words[4:]] or None)
+        answer = command(run, node_rank, order)
+    write_all(link_out, json.dumps(native.outward(answer)).encode("ascii") + b"\n")
+    return 0
+
+
+def reap(run: str, node_rank: int) -> List[Tuple[int, str]]:
+    """End an agent that does not answer, and what it or a dead one left; returns what would not die, and why."""
+    guardian.end_agent(run, node_rank)
+    return reaper.why_alive(guardian.end_all(run, node_rank)[:MOST_TOLD])
 
 
 def list_pods() -> List[Dict[str, Any]]:

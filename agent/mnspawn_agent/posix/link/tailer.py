@@ -24,6 +24,11 @@ GLOB_INTERVAL = 1.0  # seconds between looks for new files
 STREAM = 1
 
 
+def serve(link_in: int, link_out: int, argv: List[str], hello: Dict[str, Any]) -> int:
+    """The mode `tail`; returns the exit status."""
+    return Tailer(Wire(link_in, link_out), hello).run()
+
+
 class FollowedFile:
     """One path, and the file that stands there or stood there last.
 

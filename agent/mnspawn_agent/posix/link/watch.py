@@ -10,11 +10,12 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ...protocol import messages
 from ...protocol.checks import is_moment, is_time
-from .. import libc
+from .. import libc, native
 from ..files import rundir
 from ..files.marks import Marks
 from ..files.spool import STREAMS, Spool, Spools, last_lines
 from ..run import reaper
+from ..streams import write_all
 from .loop import LinkServer, Readers
 from .wire import Wire
 
@@ -22,6 +23,18 @@ CHUNK = 131072
 LOOK_INTERVAL = 0.5  # seconds between looks whether the agent lives; news come by inotify
 POLL_INTERVAL = 0.05  # without inotify
 LINE_BLOCK = 65536  # bytes in which the next line's beginning is looked for
+
+
+def serve(link_in: int, link_out: int, argv: List[str], hello: Dict[str, Any]) -> int:
+    """The mode `watch RUN NODE_RANK [ended]`; returns the exit status."""
+    folder = rundir.find_pod(argv[1], argv[2])
+    plan = rundir.read_json(os.path.join(folder, rundir.PLAN)) if folder else None
+    if folder is None or plan is None or ("ended" in argv[3:] and not rundir.has_verdict(folder)):
+        write_all(link_out, b"gone\n")
+        return 1
+    write_all(link_out, b"here\n")
+    hello["facts"] = {"plan": plan, "root": native.outward(folder)}
+    return Watcher(Wire(link_in, link_out), folder, plan, hello).run()
 
 
 class Watcher(LinkServer):

@@ -7,10 +7,10 @@ nearest subreaper, adopts and reaps them, and then ends. Only then is the file r
 
 import json
 import os
-import tempfile
 from typing import Any, Dict, List, Tuple
 
 from ...protocol.exits import from_wait_status, signal_name
+from ..streams import write_all
 from . import spawner
 
 ARGUMENT = "fork"  # what worker_main.py is told
@@ -34,11 +34,10 @@ class ForkServer:
     def start(self, argv: List[str], env: Dict[str, str], workdir: str, stdout: int, stderr: int) -> None:
         """Start it; argv ends in ARGUMENT. Raises OSError, spawner.SpawnError."""
         requests = json.dumps({"parent": os.getpid(), "workers": self._workers}).encode("ascii") + b"\n"
-        self._fd, path = tempfile.mkstemp(dir=self._folder, prefix=".fork-")
+        path = os.path.join(self._folder, ".fork-%s" % os.urandom(6).hex())
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         os.unlink(path)
-        view = memoryview(requests)
-        while view:
-            view = view[os.write(self._fd, view) :]
+        write_all(self._fd, requests)
         os.lseek(self._fd, 0, os.SEEK_SET)
         self._answers_at = len(requests)
         self.pid = spawner.spawn(argv, env, workdir, stdout, stderr, self._fd)

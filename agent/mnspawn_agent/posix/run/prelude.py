@@ -2,7 +2,7 @@
 
 import fcntl
 import os
-import selectors
+import select
 import signal
 import sys
 import time
@@ -13,9 +13,7 @@ from . import spawner
 from .programs import NAMES, find
 
 LIMIT = 60.0  # seconds; `conda activate` from a slow network file system takes ten or twenty
-LOOK = (
-    0.05  # seconds between two looks whether the shell has ended: what it left in the background keeps its pipes open
-)
+LOOK = 0.05  # seconds between two looks whether the shell has ended: what it leaves running keeps its pipes open
 KEPT = 16384  # bytes of what it prints: enough for a traceback of conda's
 SHOWN = 20  # lines of that
 MOST = 8 << 20  # bytes of an environment; execve(2) takes 6 MiB
@@ -145,18 +143,18 @@ def _check_activated(before: Dict[str, str], after: Dict[str, str]) -> None:
 
 def _follow(pid: int, parts: Dict[int, "Part"], meanwhile: Callable[[], object], deadline: float) -> Optional[int]:
     """Read what comes until the shell has ended; its wait status, None when it takes too long."""
-    with selectors.DefaultSelector() as selector:
-        for fd in parts:
-            selector.register(fd, selectors.EVENT_READ)
-        while time.monotonic() < deadline and meanwhile() is not False:
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            for key, _ in selector.select(0 if ended else LOOK):
-                if not parts[key.fd].take(key.fd):
-                    selector.unregister(key.fd)
-            if ended:
-                for fd, part in parts.items():
-                    part.take_rest(fd)
-                return status
+    poll = select.poll()
+    for fd in parts:
+        poll.register(fd, select.POLLIN)
+    while time.monotonic() < deadline and meanwhile() is not False:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        for fd, _ in poll.poll(0 if ended else LOOK * 1000):
+            if not parts[fd].take(fd):
+                poll.unregister(fd)
+        if ended:
+            for fd, part in parts.items():
+                part.take_rest(fd)
+            return status
     return None
 
 

@@ -2,10 +2,10 @@
 
 import errno
 import os
-import selectors
+import select
 import socket
 import time
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 LIMIT = 3.0  # seconds; a packet to a host of the same network takes milliseconds, a lost SYN is sent again after one
 AT_ONCE = 512  # each takes a descriptor, of which many systems allow a process 1024
@@ -26,31 +26,31 @@ def attempt(targets: List[Target], at_once: int) -> Dict[Target, str]:
     waiting = list(reversed(list(dict.fromkeys(targets))))
     problems: Dict[Target, str] = dict.fromkeys(targets, "")
     under_way: Dict[socket.socket, Tuple[Target, float]] = {}  # the first entry's time is over first
-    with selectors.DefaultSelector() as selector:
-        while waiting or under_way:
-            while waiting and len(under_way) < at_once:
-                target = waiting.pop()
-                sock, problem = _begin(target)
-                if sock is None:
-                    problems[target] = problem
-                else:
-                    selector.register(sock, selectors.EVENT_WRITE)
-                    under_way[sock] = (target, time.monotonic() + LIMIT)
-            ready = []
-            if under_way:
-                oldest = next(iter(under_way.values()))[1]
-                ready = [key.fileobj for key, _ in selector.select(max(0, oldest - time.monotonic()))]
-            now = time.monotonic()
-            for sock, (target, deadline) in list(under_way.items()):
-                if sock in ready:
-                    problems[target] = _problem(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
-                elif now >= deadline:
-                    problems[target] = SILENCE
-                else:
-                    continue
-                selector.unregister(sock)
-                sock.close()
-                del under_way[sock]
+    poll = select.poll()
+    while waiting or under_way:
+        while waiting and len(under_way) < at_once:
+            target = waiting.pop()
+            sock, problem = _begin(target)
+            if sock is None:
+                problems[target] = problem
+            else:
+                poll.register(sock, select.POLLOUT)
+                under_way[sock] = (target, time.monotonic() + LIMIT)
+        ready: Set[int] = set()
+        if under_way:
+            oldest = next(iter(under_way.values()))[1]
+            ready = {fd for fd, _ in poll.poll(max(0, oldest - time.monotonic()) * 1000)}
+        now = time.monotonic()
+        for sock, (target, deadline) in list(under_way.items()):
+            if sock.fileno() in ready:
+                problems[target] = _problem(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+            elif now >= deadline:
+                problems[target] = SILENCE
+            else:
+                continue
+            poll.unregister(sock)
+            sock.close()
+            del under_way[sock]
     return problems
 
 

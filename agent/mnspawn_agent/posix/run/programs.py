@@ -3,20 +3,17 @@
 import glob
 import os
 import re
-import selectors
-import subprocess
 import sys
-import time
 from typing import Callable, Dict, List, Optional, Tuple
 
-Version = Tuple[int, ...]
+from ..streams import read_within
+
 NAMES = ("python3", "python")  # what people type once an environment is activated
 NAME = re.compile(r"python(3\.\d+)$")
 VERSIONED_FOLDERS = ("~/.pyenv/versions/*/bin", "~/.local/share/uv/python/*/bin", "/opt/python*/bin", "/usr/local/bin")
 ASK = "import sys; print('%d.%d' % sys.version_info[:2])"
 ASK_PATH = "import sys; print(sys.executable)"
 ASK_TIMEOUT = 60.0  # seconds; a cold interpreter on a network file system can take ten
-LOOK = 0.5  # seconds between two calls of who wants to do something meanwhile
 
 
 def find(name: str, path: str, folder: str) -> Optional[str]:
@@ -84,6 +81,8 @@ def version_of(python: str, meanwhile: Callable[[], object], environ: Optional[D
 
 def _ask(python: str, code: str, meanwhile: Callable[[], object], environ: Optional[Dict[str, str]]) -> str:
     """What it says to a line of code, or why it says nothing."""
+    import subprocess  # late: most runs ask nobody
+
     try:
         process = subprocess.Popen(
             [python, "-S", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -93,7 +92,7 @@ def _ask(python: str, code: str, meanwhile: Callable[[], object], environ: Optio
         return "no Python"
     assert process.stdout is not None
     try:
-        said = _read_all(process.stdout.fileno(), time.monotonic() + ASK_TIMEOUT, meanwhile)
+        said = read_within(process.stdout.fileno(), ASK_TIMEOUT, meanwhile)
     finally:
         process.kill()
         process.wait()
@@ -101,20 +100,6 @@ def _ask(python: str, code: str, meanwhile: Callable[[], object], environ: Optio
     if said is None:
         return "one that does not start within %.0f s" % ASK_TIMEOUT
     return said.decode("utf-8", "replace").strip() or "no Python"
-
-
-def _read_all(fd: int, deadline: float, meanwhile: Callable[[], object]) -> Optional[bytes]:
-    """What is said until the end; None when that does not come in time."""
-    said = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(fd, selectors.EVENT_READ)
-        while time.monotonic() < deadline and meanwhile() is not False:
-            if selector.select(LOOK):
-                part = os.read(fd, 4096)
-                if not part:
-                    return said
-                said += part
-    return None
 
 
 def versioned() -> List[Tuple[str, str]]:

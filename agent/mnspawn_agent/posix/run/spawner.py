@@ -7,6 +7,7 @@ import sys
 from typing import Dict, List, Optional, Tuple
 
 from .. import libc
+from ..streams import read_all
 from . import limits
 
 RESET = [
@@ -52,7 +53,7 @@ def spawn(
             os._exit(127)
     os.close(report_out)
     try:
-        problem = _read_all(report_in)
+        problem = read_all(report_in)
     finally:
         os.close(report_in)
     if problem:
@@ -95,12 +96,3 @@ def _problem(error: OSError, argv: List[str], env: Dict[str, str]) -> str:
             too_big = "an argument takes %d bytes, more than the %d that Linux allows one" % (longest, limits.LONGEST)
         return "%s: %s" % (argv[0], too_big or error.strerror)
     return "%s: %s" % (error.filename or argv[0], error.strerror)
-
-
-def _read_all(fd: int) -> bytes:
-    parts: List[bytes] = []
-    while True:
-        part = os.read(fd, 4096)
-        if not part:
-            return b"".join(parts)
-        parts.append(part)
