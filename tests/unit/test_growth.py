@@ -11,7 +11,7 @@ import pytest
 from mnspawn.core.agent_events import Exited, Output, Started
 from mnspawn.core.run import RunMachine, RunState
 from mnspawn.core.session import Complete, HostSession, Speaker
-from mnspawn.engine.link.delivery import HIGH_WATER, Audience
+from mnspawn.engine.link.delivery import HIGH_WATER, Delivery
 from mnspawn.engine.registry import KnownRun
 from mnspawn.engine.run.answers import Answers
 from mnspawn.engine.run.prepare import Preparation
@@ -202,22 +202,22 @@ class Link:
 
 async def test_a_chunk_of_output_pays_its_own_link_and_visits_no_other() -> None:
     listener = Listener()
-    audience = Audience([listener])
+    delivery = Delivery([listener])
     links = [Link() for _ in range(100)]
     for offset in range(0, 50, 10):
-        audience.pass_on("h0", Output(0, 1, offset, b"0123456789", 0.0), int, links[0])
+        delivery.emit_of_agent("h0", Output(0, 1, offset, b"0123456789", 0.0), int, links[0])
     assert [link.paid for link in links] == [[10] * 5, *[[] for _ in range(99)]]
-    audience.pass_on("h0", Started(0, 7, 0.0), int, links[0])
+    delivery.emit_of_agent("h0", Started(0, 7, 0.0), int, links[0])
     assert len(links[0].paid) == 5
 
     listener.backlog = HIGH_WATER + 1  # who reads has stopped
     for link in links[:3]:
         for offset in range(50, 70, 10):
-            audience.pass_on("h0", Output(0, 1, offset, b"0123456789", 0.0), int, link)
+            delivery.emit_of_agent("h0", Output(0, 1, offset, b"0123456789", 0.0), int, link)
     assert len(links[0].paid) == 5
     listener.backlog = HIGH_WATER
-    audience.release_credit()
-    audience.release_credit()
+    delivery.release_credit()
+    delivery.release_credit()
     assert [link.paid[5 if link is links[0] else 0 :] for link in links[:4]] == [[20], [20], [20], []]
 
 

@@ -68,9 +68,9 @@ async def plan(request: RunRequest, listeners: Sequence[Listener] = ()) -> Launc
 
 async def view(known: KnownRun, listeners: Sequence[Listener], options: ViewOptions) -> ViewResult:
     """Look at a run that was started before: its past, its output, its end; in charge of it or not."""
-    from mnspawn.engine.look.watching import View
+    from mnspawn.engine.look.watching import view_run
 
-    return await View(known, listeners, options).execute()
+    return await view_run(known, listeners, options)
 
 
 async def ask(

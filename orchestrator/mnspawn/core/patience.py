@@ -9,14 +9,19 @@ PROOF_LIMIT = 2 * KILL_LIMIT + MARGIN
 
 
 class Patience:
-    """By host, when its agent counts as one that does not finish. Hosts without a link are waited for elsewhere."""
+    """By host, when its agent counts as one that does not finish. Hosts without a link are waited for elsewhere.
 
-    def __init__(self) -> None:
+    Args:
+        limit: seconds for the proof, after the grace.
+    """
+
+    def __init__(self, limit: float = PROOF_LIMIT) -> None:
+        self._limit = limit
         self._until: dict[int, tuple[float, float]] = {}
 
     def expect(self, host: int, now: float, grace: float) -> None:
         """The host was told to stop with this grace, or its workers have ended; asking again only shortens."""
-        seconds = grace + PROOF_LIMIT
+        seconds = grace + self._limit
         before, _ = self._until.get(host, (now + seconds, 0.0))
         if now + seconds <= before:
             self._until[host] = (now + seconds, seconds)

@@ -9,7 +9,7 @@ from mnspawn.report import RankOutcome, RunReport
 from .actions import Action, Dismiss, GiveUpHost, Leave, PrepareAll, StartAll, StopAll
 from .ends import describe_end, status_of
 from .ledger import Cause, HostEntry, RankEntry
-from .patience import Patience
+from .patience import PROOF_LIMIT, Patience
 from .session import Exited
 
 LEAVING = 3  # interrupts: the first stops, the second kills
@@ -53,6 +53,7 @@ class RunMachine:
         grace: seconds between TERM and KILL.
         stops_on_failure: False lets the other ranks run on when one fails; somebody else decides then.
         timeout: seconds from `now` after which the run is stopped.
+        proof_limit: seconds, after the grace, for an agent to prove that nothing is left.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class RunMachine:
         now: float,
         stops_on_failure: bool = True,
         timeout: float | None = None,
+        proof_limit: float = PROOF_LIMIT,
     ) -> None:
         self.state = R.CONNECTING
         self.run = run
@@ -85,7 +87,7 @@ class RunMachine:
         self._is_adopted = False
         self._is_hurried = False
         self._grace_given: float | None = None  # with the last order to stop
-        self._patience = Patience()
+        self._patience = Patience(proof_limit)
         self._timeout = timeout
 
     def _move(self, fact: str) -> None:
@@ -100,14 +102,15 @@ class RunMachine:
 
     @classmethod
     def adopt(
-        cls, run: str, hosts: Sequence[str], ranks: Sequence[Sequence[int]], grace: float, now: float, began: float
-    ) -> "RunMachine":
+        cls, run: str, hosts: Sequence[str], ranks: Sequence[Sequence[int]], grace: float, now: float, began: float,
+        proof_limit: float = PROOF_LIMIT,
+    ) -> "RunMachine":  # fmt: skip
         """For a run that others have started: the facts of its past are still to be told.
 
         Args:
             began: when it began, on the clock of `now`, as far as labels tell: what the hosts say counts for more.
         """
-        machine = cls(run, hosts, grace, began)
+        machine = cls(run, hosts, grace, began, proof_limit=proof_limit)
         machine.laid_out(ranks)
         machine.state = R.RUNNING
         machine._started_at = began
@@ -299,17 +302,14 @@ class RunMachine:
                 reason = f"{name} when all had ended; output that was not read stays on the hosts"
                 self._stop(now, self._grace, reason, is_hurried=True)
             else:
-                self._interrupt_cause(now, exit_status, name)
+                if self.state in (R.STARTING, R.RUNNING):
+                    self._blame(Cause(now, exit_status, f"interrupted by {name}"))
                 self._stop(now, self._grace, name)
         elif self._interrupts == 2:
             self._stop(now, 0.0, f"{name} again", is_hurried=True)
         elif self._interrupts == LEAVING:
             self._ended = now
             self._actions.append(Leave())
-
-    def _interrupt_cause(self, now: float, exit_status: int, name: str) -> None:
-        if self.state in (R.STARTING, R.RUNNING):
-            self._blame(Cause(now, exit_status, f"interrupted by {name}"))
 
     def stop_asked(self, now: float, grace: float, reason: str, is_orphaned: bool = False) -> None:
         """Somebody stops the run on a host: the others follow. The agent itself, when its link was away too long."""

@@ -4,9 +4,7 @@ import os
 import signal
 from typing import Any
 
-import pytest
-
-from mnspawn.engine.run import detaching
+from mnspawn.engine.request import Limits
 from mnspawn.engine.run.detaching import Detached
 from mnspawn.events import Event, HostConnected, Notice, RunStarting, RunStopping, WorkerStarted
 from mnspawn_agent.protocol import messages
@@ -75,10 +73,11 @@ async def test_the_wish_of_another_terminal_is_remembered_too() -> None:
     assert outcome == Detached("r1")
 
 
-async def test_hosts_that_have_not_heard_of_it_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detaching, "LIMIT", 0.3)
+async def test_hosts_that_have_not_heard_of_it_are_named() -> None:
     agents = [ScriptedAgent(0), Deaf(1)]
-    assert await ended(drive(agents, Witness(), is_detached=True, run="r1")) == Detached("r1", ("h1",))
+    assert await ended(drive(agents, Witness(), is_detached=True, run="r1", limits=Limits(detach=0.3))) == Detached(
+        "r1", ("h1",)
+    )
 
 
 class Slow(ScriptedAgent):

@@ -8,7 +8,7 @@ import pytest
 from mnspawn.api.background import _only
 from mnspawn.core.run import RunMachine
 from mnspawn.core.session import HostSession
-from mnspawn.engine.look import emergency
+from mnspawn.engine.request import Limits
 from mnspawn.engine.run.control import Control
 from mnspawn.events import Event, WorkerOutput, WorkerStarted
 from mnspawn_agent.protocol import messages
@@ -44,12 +44,10 @@ async def test_a_listener_that_raises_stops_every_host_first() -> None:
     assert notes(caught.value) == []
 
 
-async def test_hosts_that_do_not_confirm_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emergency, "KILL_LIMIT", 0.05)
-    monkeypatch.setattr(emergency, "MARGIN", 0.05)
+async def test_hosts_that_do_not_confirm_are_named() -> None:
     agents = [ScriptedAgent(0), ScriptedAgent(1, silent=(messages.STOP,)), ScriptedAgent(2)]
     with pytest.raises(BaseExceptionGroup) as caught:
-        await ended(drive(agents, Witness(on_second_start)))
+        await ended(drive(agents, Witness(on_second_start), limits=Limits(emergency=0.15)))
     assert messages.STOP in agents[1].kinds
     assert notes(caught.value) == ["not confirmed stopped: h1"]
     assert str(_only(caught.value)) == "OurBugError: can't be; not confirmed stopped: h1"  # as Python callers see it

@@ -61,12 +61,11 @@ async def joined(talk: Talk, python: str | None = None) -> tuple[bytes, bool]:
     """(first bytes of the link, whether the archive was cached)."""
     connection = await connect(talk)
     try:
-        process, diagnostics, rest, is_cached = await join.join(connection, "h1", ("serve",), python, timeout=PATIENCE)
-        await process.close()
-        await diagnostics.close()
+        wire = await join.join(connection, "h1", ("serve",), python, timeout=PATIENCE)
+        await wire.close()
     finally:
         await connection.close()
-    return rest, is_cached
+    return wire.rest, wire.is_cached
 
 
 async def refused(talk: Talk, python: str | None = None) -> HostError:
@@ -92,12 +91,11 @@ async def test_a_host_that_has_the_archive_is_sent_nothing() -> None:
         return 0
 
     connection = await connect(talk)
-    process, diagnostics, rest, is_cached = await join.join(connection, "h1", ("serve",), None, timeout=PATIENCE)
-    assert (rest, is_cached) == (b"link", True)
-    await process.write(first)
+    wire = await join.join(connection, "h1", ("serve",), None, timeout=PATIENCE)
+    assert (wire.rest, wire.is_cached) == (b"link", True)
+    await wire.process.write(first)
     assert await came == first
-    await process.close()
-    await diagnostics.close()
+    await wire.close()
     await connection.close()
 
 
@@ -114,11 +112,10 @@ async def test_a_host_that_needs_the_archive_gets_it_after_it_asked_and_not_befo
         return 0
 
     connection = await connect(talk)
-    process, diagnostics, _, is_cached = await join.join(connection, "h1", ("serve",), None, timeout=PATIENCE)
+    wire = await join.join(connection, "h1", ("serve",), None, timeout=PATIENCE)
     assert await came == archive.content
-    assert not is_cached
-    await process.close()
-    await diagnostics.close()
+    assert not wire.is_cached
+    await wire.close()
     await connection.close()
 
 
@@ -214,9 +211,9 @@ async def test_a_python_that_takes_longer_to_start_than_connecting_may_is_waited
         return await saying()(stdio, nonce)
 
     connection = await connect(talk)
-    process, diagnostics, rest, _ = await join.join(connection, "h1", ("serve",), None, SHORT, PATIENCE)
-    assert rest == b"hello"
-    await join.abandon(process, diagnostics)
+    wire = await join.join(connection, "h1", ("serve",), None, SHORT, PATIENCE)
+    assert wire.rest == b"hello"
+    await wire.close()
 
 
 @pytest.mark.parametrize(
@@ -226,10 +223,8 @@ async def test_what_was_slow_is_told(monkeypatch: pytest.MonkeyPatch, limit: flo
     monkeypatch.setattr(join, "SLOW", limit)
     connection = await connect(saying(b"\nMNSPAWN NONCE shell\n", b"\nMNSPAWN NONCE have\nhello"))
     heard: list[str] = []
-    process, diagnostics, _, _ = await join.join(
-        connection, "h1", ("serve",), "/opt/py", PATIENCE, PATIENCE, heard.append
-    )
-    await join.abandon(process, diagnostics)
+    wire = await join.join(connection, "h1", ("serve",), "/opt/py", PATIENCE, PATIENCE, heard.append)
+    await wire.close()
     assert [line[: len(start)] for line, start in zip(heard, told, strict=True)] == told
 
 
@@ -265,11 +260,10 @@ async def test_a_server_that_opens_no_session() -> None:
 async def test_an_agent_that_ends_before_it_says_hello_is_quoted() -> None:
     dying = saying(b"\nMNSPAWN NONCE have\n", stderr=b"Traceback\nMemoryError\n", status=1, stays=False)
     connection = await connect(dying)
-    process, diagnostics, _, _ = await join.join(connection, "h1", ("serve",), None, timeout=PATIENCE)
-    error = await join.explain_silence(process, diagnostics, "h1")
+    wire = await join.join(connection, "h1", ("serve",), None, timeout=PATIENCE)
+    error = await wire.explain_silence()
     assert error.message == "the agent ended with status 1: MemoryError"
-    await process.close()
-    await diagnostics.close()
+    await wire.close()
     await connection.close()
 
 
@@ -313,9 +307,7 @@ async def test_a_word_tells_whether_the_agent_is_still_there() -> None:
         found = await join.enter(connection, "h1", ("attach", "r1", "0"), None, PATIENCE)
         assert (found is not None) is is_there
         if found is not None:
-            process, diagnostics, _ = found
-            await process.close()
-            await diagnostics.close()
+            await found.close()
         await connection.close()
 
 
@@ -332,9 +324,8 @@ async def test_a_word_tells_whether_the_agent_is_still_there() -> None:
 )
 async def test_reaping_says_what_is_left(word: bytes, is_clean: bool, survivors: list[tuple[int, str]]) -> None:
     connection = await connect(saying(b"\nMNSPAWN NONCE have\n" + word))
-    told: list[tuple[int, str]] = []
-    assert await join.reap(connection, "h1", "r1", 0, None, PATIENCE, told.extend) is is_clean
-    assert told == survivors
+    reaped = await join.reap(connection, "h1", "r1", 0, None, PATIENCE)
+    assert (reaped.is_clean, list(reaped.survivors)) == (is_clean, survivors)
     await connection.close()
 
 
@@ -349,20 +340,20 @@ async def test_a_host_that_comes_up_and_falls_silent_is_given_up() -> None:
 
 async def test_an_agent_that_was_sent_and_says_nothing_is_given_up_in_time() -> None:
     connection = await connect(saying(b"\nMNSPAWN NONCE need\n"))
-    process, diagnostics, rest, is_cached = await join.join(connection, "h1", ("serve",), None, PATIENCE)
-    assert (rest, is_cached) == (b"", False)
+    wire = await join.join(connection, "h1", ("serve",), None, PATIENCE)
+    assert (wire.rest, wire.is_cached) == (b"", False)
     with pytest.raises(BootstrapError, match="the agent says nothing in time"):
-        await join.first_words(process, diagnostics, "h1", asyncio.get_running_loop().time() + 0.05)
-    await join.abandon(process, diagnostics)
+        await wire.wait_first_words(asyncio.get_running_loop().time() + 0.05)
+    await wire.close()
     await connection.close()
 
 
 async def test_an_agent_that_ends_before_it_says_anything_is_told_with_its_last_words() -> None:
     connection = await connect(saying(b"\nMNSPAWN NONCE have\n", stderr=b"MemoryError\n", status=1, stays=False))
-    process, diagnostics, _, _ = await join.join(connection, "h1", ("serve",), None, PATIENCE)
+    wire = await join.join(connection, "h1", ("serve",), None, PATIENCE)
     with pytest.raises(BootstrapError, match="status 1: MemoryError"):
-        await join.first_words(process, diagnostics, "h1", asyncio.get_running_loop().time() + 5.0)
-    await join.abandon(process, diagnostics)
+        await wire.wait_first_words(asyncio.get_running_loop().time() + 5.0)
+    await wire.close()
     await connection.close()
 
 

@@ -13,23 +13,20 @@ from mnspawn_inventory import Host
 KNOWN = KnownRun("1a2b3c4d", (Host(name="a"), Host(name="b")), (1, 1), grace=3.0)
 
 
-def sight(lost: str | None) -> ViewResult:
+def seen(lost: str | None) -> ViewResult:
     hosts = (HostOutcome("a", None, True), HostOutcome("b", lost, lost is None))
     return ViewResult(RunReport(KNOWN.run, 5, f"host b was lost: {lost}", 9.0, None, (), hosts), True, False, {})
 
 
 def test_a_host_that_was_cut_off_is_stopped_when_it_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[ViewOptions] = []
-    answers = iter([sight("no link for 20 s"), sight("no link for 20 s"), sight(None)])
+    answers = iter([seen("no link for 20 s"), seen("no link for 20 s"), seen(None)])
 
-    class View:
-        def __init__(self, known: KnownRun, listeners: object, options: ViewOptions) -> None:
-            asked.append(options)
+    async def view_run(known: KnownRun, listeners: object, options: ViewOptions) -> ViewResult:
+        asked.append(options)
+        return next(answers)
 
-        async def execute(self) -> ViewResult:
-            return next(answers)
-
-    monkeypatch.setattr(keeper, "View", View)
+    monkeypatch.setattr(keeper, "view_run", view_run)
     monkeypatch.setattr(keeper, "RETURN_LOOK", 0.0)
     Registry(tmp_path).remember(KNOWN)
     assert keeper.keep(tmp_path, KNOWN.run) == 0

@@ -21,7 +21,7 @@ from mnspawn.engine.request import RunRequest
 from mnspawn.engine.run.prepare import PROBE_PORT, prelude_question
 from mnspawn.errors import BootstrapError, HostError
 from mnspawn.plan.launch_plan import Program
-from mnspawn.transport.base import Connection, RemoteProcess
+from mnspawn.transport.base import Connection
 from mnspawn_agent.protocol.checks import MAX_TIME
 
 CLOCK_SAMPLES = 5  # the quickest counts: on a busy network most of them wait somewhere
@@ -52,24 +52,11 @@ class Examined:
 
 
 @dataclass(slots=True)
-class _Wire:
-    """An agent that answers."""
-
-    host: str
-    process: RemoteProcess
-    diagnostics: join.Diagnostics
-    rest: bytes
-
-    async def close(self) -> None:
-        await join.abandon(self.process, self.diagnostics)
-
-
-@dataclass(slots=True)
 class _Visit:
     """A host that has said its facts."""
 
     index: int
-    wire: _Wire
+    wire: join.Wire
     view: survey.HostView
     more: CheckupFacts
     clock: Clock
@@ -149,13 +136,10 @@ class Checkup:
         is_only = (host.prelude or self._ranks.prelude) is None
         python = host.python or self._ranks.python
         try:
-            process, diagnostics, rest, _ = await join.join(
-                connection, host.name, ("checkup",), python, self._timeout, is_only=is_only
-            )
+            wire = await join.join(connection, host.name, ("checkup",), python, self._timeout, is_only=is_only)
         except HostError as exc:
             self._fail(index, exc)
             return
-        wire = _Wire(host.name, process, diagnostics, rest)
         try:
             self._visits[index] = await self._look(index, wire)
         except HostError as exc:
@@ -167,7 +151,7 @@ class Checkup:
             raise
         self._on_progress(len(self._visits) + len(self._errors))
 
-    async def _look(self, index: int, wire: _Wire) -> _Visit:
+    async def _look(self, index: int, wire: join.Wire) -> _Visit:
         """Raises HostError."""
         host = self._reached.hosts[index]
         samples = []
@@ -192,7 +176,7 @@ class Checkup:
                 visit.take_python(said.text("python"), said.text("version"))
         return visit
 
-    async def _ask(self, wire: _Wire, question: Mapping[str, Any], timeout: float) -> object:
+    async def _ask(self, wire: join.Wire, question: Mapping[str, Any], timeout: float) -> object:
         """One question and its answer.
 
         Raises:
@@ -202,18 +186,13 @@ class Checkup:
         try:
             async with asyncio.timeout(timeout):
                 await wire.process.write(json.dumps(question).encode("ascii") + b"\n")
-                while b"\n" not in wire.rest:
-                    chunk = await wire.process.read()
-                    if not chunk or len(wire.rest) > ANSWER_LIMIT:
-                        raise await join.explain_silence(wire.process, wire.diagnostics, host)
-                    wire.rest += chunk
+                line = await wire.read_line(ANSWER_LIMIT)
         except TimeoutError:
             raise BootstrapError(
                 f"the agent does not answer within {timeout:g} s",
                 host=host,
                 hint="is the host overloaded, or does a file system there hang?",
             ) from None
-        line, _, wire.rest = wire.rest.partition(b"\n")
         with _sense(host):
             return json.loads(line)
 

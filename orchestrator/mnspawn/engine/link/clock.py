@@ -1,21 +1,21 @@
-"""Tells the machine of a run the time, whenever it wants to know."""
+"""Gives the machine of a run the time, whenever it wants to know."""
 
 import asyncio
 from collections.abc import Callable
 
 from mnspawn.core.run import RunMachine
 
-from .suspension import SETTLING, Awake
+from .suspension import SETTLING, SuspensionDetector
 
 LOOK = 1.0  # seconds between two looks at a deadline that facts move; nobody needs it more exactly
 
 
 async def keep_time(machine: RunMachine, act: Callable[[], None]) -> None:
-    """Until cancelled; `act` does what the machine then wants."""
+    """Call `machine.on_time` and then `act` at each deadline, until cancelled."""
     now = asyncio.get_running_loop().time
-    awake = Awake()
+    suspension = SuspensionDetector()
     while True:
-        if awake.look():
+        if suspension.look():
             await asyncio.sleep(SETTLING)
         deadline = machine.deadline
         await asyncio.sleep(LOOK if deadline is None else max(0.0, min(LOOK, deadline - now())))

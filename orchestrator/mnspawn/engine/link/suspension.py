@@ -1,4 +1,4 @@
-"""Notices when this process itself did not run: it was stopped (Ctrl-Z), or its machine slept. Blames nobody for it."""
+"""Notices when this process itself did not run: it was stopped (Ctrl-Z), or its machine slept."""
 
 import time
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from mnspawn.core.agent_events import LinkLost
 
 LONG = 5.0  # seconds between two looks, one a second apart, that no busy machine needs
-SETTLING = 5.0  # seconds after it in which what hosts have said meanwhile is read, before they are judged
-OUTCOME = 15.0  # seconds after it in which links that are lost are its consequence: silence counts after ten
-NEWS = 60.0  # seconds beyond the orphan grace after it in which hosts that were left alone have said so
+SETTLING = 5.0  # seconds afterwards in which we read what hosts have said meanwhile, before we judge them
+OUTCOME = 15.0  # seconds afterwards in which links that are lost are its consequence: silence counts after ten
+NEWS = 60.0  # seconds beyond the orphan grace, afterwards, in which hosts that were left alone have said so
 
 
 def _clock() -> float:
@@ -18,8 +18,8 @@ def _clock() -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
-    """`end` is on the clock of Awake."""
+class Suspension:
+    """`end` is on the detector's clock."""
 
     seconds: float
     end: float
@@ -28,8 +28,8 @@ class Pause:
         return f"mnspawn itself was stopped for {self.seconds:.0f} s (Ctrl-Z, or this machine slept)"
 
 
-class Awake:
-    """Somebody has to `look` every second.
+class SuspensionDetector:
+    """Call `look` every second.
 
     Args:
         orphan_grace: seconds that hosts wait for us.
@@ -39,30 +39,34 @@ class Awake:
         self._orphan_grace = orphan_grace
         self._clock = clock
         self._looked = clock()
-        self._pause: Pause | None = None
+        self._last: Suspension | None = None
 
     def look(self) -> bool:
-        """Whether a pause has just ended."""
+        """Return whether a suspension has just ended."""
         now = self._clock()
         before, self._looked = self._looked, now
         if now - before < LONG:
             return False
-        self._pause = Pause(now - before, now)
+        self._last = Suspension(now - before, now)
         return True
 
-    def pause(self, within: float = OUTCOME) -> Pause | None:
-        """The last one, if it ended not longer ago than that."""
+    def last(self, within: float = OUTCOME) -> Suspension | None:
+        """The last one, if it ended no more than that many seconds ago."""
         self.look()
-        return self._pause if self._pause is not None and self._looked - self._pause.end <= within else None
+        return self._last if self._last is not None and self._looked - self._last.end <= within else None
 
     def explain(self, lost: LinkLost) -> LinkLost:
-        """A link's loss, with the pause for its reason where that is one."""
-        pause = self.pause()
-        return lost if pause is None or lost.kind not in ("eof", "silence") else replace(lost, detail=str(pause))
+        """A link's loss, with the suspension as its reason where that is one."""
+        last = self.last()
+        return lost if last is None or lost.kind not in ("eof", "silence") else replace(lost, detail=str(last))
 
     def reason_of_stop(self, reason: str, is_orphaned: bool) -> str:
-        """Why ranks were stopped on a host, whose agent was left alone for too long or not."""
-        pause = self.pause(NEWS + self._orphan_grace) if is_orphaned else None
-        if pause is None:
+        """Why ranks were stopped on a host.
+
+        Args:
+            is_orphaned: its agent was left alone for too long.
+        """
+        last = self.last(NEWS + self._orphan_grace) if is_orphaned else None
+        if last is None:
             return reason
-        return f"{pause}, longer than hosts wait for it (--orphan-grace {self._orphan_grace:g})"
+        return f"{last}, longer than hosts wait for it (--orphan-grace {self._orphan_grace:g})"

@@ -31,21 +31,17 @@ async def ask_on(connection: Connection, host: str, words: tuple[str, ...], pyth
     Raises:
         HostError: there is no answer, or none that makes sense.
     """
-    process, diagnostics, rest, _ = await join.join(connection, host, words, python, timeout)
+    wire = await join.join(connection, host, words, python, timeout)
     try:
         async with asyncio.timeout(timeout):
-            while not rest.endswith(b"\n"):
-                chunk = await process.read()
-                if not chunk or len(rest) > ANSWER_LIMIT:
-                    raise await join.explain_silence(process, diagnostics, host)
-                rest += chunk
-        return pods.read(words[0], json.loads(rest))
+            line = await wire.read_line(ANSWER_LIMIT)
+        return pods.read(words[0], json.loads(line))
     except TimeoutError:
         raise BootstrapError(f"no answer within {timeout:g} s", host=host) from None
     except (ValueError, RecursionError) as exc:  # Nonsense, or no JSON
         raise BootstrapError(f"an answer that makes no sense: {exc}", host=host) from exc
     finally:
-        await join.abandon(process, diagnostics)
+        await wire.close()
 
 
 async def ask_all(reached: Reached, words: Sequence[tuple[str, ...]], timeout: float) -> list[Answer]:

@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from mnspawn.engine.link.link import HostLink
 from mnspawn.engine.link.sites import Reached
 from mnspawn.engine.registry import KnownRun
+from mnspawn.engine.request import Limits
 from mnspawn.transport.base import RemoteProcess
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel, Lost, Received
-from mnspawn_agent.protocol.exits import KILL_LIMIT
 
 from .ask import ask_all
 
-MARGIN = 5.0  # seconds beyond the grace and KILL's own limits; who does not say that all is over by then is named
-LINGER = 3.0  # seconds for an agent to go when it was told
 FLUSH = 0.5  # between two looks at what is to be sent, which is a beat now and then
 
 
@@ -29,8 +27,9 @@ class Emergency:
         grace: seconds between TERM and KILL.
     """
 
-    def __init__(self, grace: float) -> None:
+    def __init__(self, grace: float, limits: Limits) -> None:
         self._grace = grace
+        self._limits = limits
         self._channels: list[Channel] = []
         self._urged = asyncio.Event()
         self._urgings = 0
@@ -61,7 +60,7 @@ class Emergency:
         tasks = {asyncio.create_task(self._stop_host(link), name=f"stop {link.name}"): link for link in links}
         leaving = asyncio.create_task(self._urged.wait(), name="urged")
         try:
-            async with asyncio.timeout(self._grace + 2 * KILL_LIMIT + MARGIN):
+            async with asyncio.timeout(self._grace + self._limits.emergency):
                 waiting = {*tasks}
                 while waiting and not leaving.done():
                     done, _ = await asyncio.wait({*waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -87,7 +86,7 @@ class Emergency:
             if is_clean is None:
                 is_clean = await _read_proof(process, channel)
             if is_clean is not None:
-                await _let_go(process, channel)
+                await _let_go(process, channel, self._limits.linger)
             return bool(is_clean)
         except Exception:  # reading may be what is broken: the order goes out all the same
             await asyncio.wait([flusher], timeout=FLUSH)
@@ -111,11 +110,11 @@ async def _flush(process: RemoteProcess, channel: Channel) -> None:
         await asyncio.sleep(FLUSH)
 
 
-async def _let_go(process: RemoteProcess, channel: Channel) -> None:
+async def _let_go(process: RemoteProcess, channel: Channel, limit: float) -> None:
     """The agent ends when it hears it; a link that ends before would leave it waiting for us."""
     channel.send(messages.make(messages.FINISH, keep=True))
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(LINGER):
+        async with asyncio.timeout(limit):
             await process.write(channel.data_to_send(asyncio.get_running_loop().time()))
             while await process.read():
                 pass

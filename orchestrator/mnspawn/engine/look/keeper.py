@@ -17,7 +17,7 @@ from mnspawn.engine.registry import KnownRun, Registry
 from mnspawn.errors import MnspawnError
 
 from .view import ViewOptions, ViewResult
-from .watching import View
+from .watching import view_run
 
 START_LIMIT = 10.0  # seconds until the keeper has taken the run over
 LOOK = 0.05
@@ -55,21 +55,21 @@ def keep(registry: Path, run: str) -> int:
         if not is_mine:
             return 0  # somebody else does
         known = known_runs.read(run)
-        sight = asyncio.run(View(known, (), ViewOptions(streams=(), is_in_charge=True)).execute())
-        if sight.has_ended and known_runs.report(run) is None:  # who was attached may know more of the end
-            known_runs.write_report(run, sight.report.describe())
-        _stop_what_comes_back(known_runs, known, sight)
+        seen = asyncio.run(view_run(known, (), ViewOptions(streams=(), is_in_charge=True)))
+        if seen.has_ended and known_runs.report(run) is None:  # who was attached may know more of the end
+            known_runs.write_report(run, seen.report.describe())
+        _stop_what_comes_back(known_runs, known, seen)
     return 0
 
 
-def _stop_what_comes_back(known_runs: Registry, known: KnownRun, sight: ViewResult) -> None:
+def _stop_what_comes_back(known_runs: Registry, known: KnownRun, seen: ViewResult) -> None:
     """A host that was lost may only have been cut off, and nothing there says that the run is over."""
     until = time.monotonic() + RETURN_LIMIT
-    while any(host.lost and not host.is_confirmed for host in sight.report.hosts) and time.monotonic() < until:
+    while any(host.lost and not host.is_confirmed for host in seen.report.hosts) and time.monotonic() < until:
         time.sleep(RETURN_LOOK)
-        sight = asyncio.run(View(known, (), ViewOptions(streams=(), stop=known.grace)).execute())
+        seen = asyncio.run(view_run(known, (), ViewOptions(streams=(), stop=known.grace)))
         with contextlib.suppress(OSError):  # a full disk here is no reason to let go of hosts
-            known_runs.add_news(known.run, sight.report)
+            known_runs.add_news(known.run, seen.report)
 
 
 if __name__ == "__main__":

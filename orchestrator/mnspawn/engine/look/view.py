@@ -1,8 +1,9 @@
-"""What is wanted of a look at a run that others started, and what was seen."""
+"""What a look at a run that others started is asked for, and what it has seen."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mnspawn import events as seen
+from mnspawn.engine.request import Limits
 from mnspawn.errors import ExitStatus, HostError
 from mnspawn.report import RunReport
 
@@ -21,6 +22,7 @@ class ViewOptions:
         is_in_charge: a failure of one host or rank stops the others.
         stop: begin by stopping the run with this grace (0.0 kills). A host that nobody reaches within the time for
             connecting counts as lost.
+        limits: how long hosts may take.
         handle_signals: in charge, SIGINT and its like stop the run; else they end the looking.
     """
 
@@ -33,6 +35,7 @@ class ViewOptions:
     is_in_charge: bool = False
     stop: float | None = None
     handle_signals: bool = False
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +54,8 @@ class ViewResult:
     errors: dict[str, HostError]
 
 
-def exit_status_of(sight: ViewResult) -> int:
+def exit_status_of(result: ViewResult) -> int:
     """What a command that looked until the end exits with."""
-    if sight.has_ended:
-        return sight.report.exit_status
-    return ExitStatus.HOST_UNUSABLE if sight.errors and not sight.has_left else ExitStatus.OK
+    if result.has_ended:
+        return result.report.exit_status
+    return ExitStatus.HOST_UNUSABLE if result.errors and not result.has_left else ExitStatus.OK

@@ -1,4 +1,4 @@
-"""Lets go of a run: remembered until all its ranks run, done when its agents have heard of it."""
+"""Lets go of a run: remembered until all its ranks run, done when its agents have acknowledged it."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from mnspawn.engine.link.link import HostLink
 from mnspawn.engine.request import RunRequest
 from mnspawn_agent.protocol import messages
 
-LIMIT, LOOK = 10.0, 0.02  # seconds for agents to acknowledge, and between two looks
+LOOK = 0.02  # seconds between two looks at what agents have acknowledged
 EARLY = (RunState.CONNECTING, RunState.PREPARING, RunState.STARTING)
 
 
@@ -25,7 +25,7 @@ class Detaching:
     """One run's way from wanted to done.
 
     Args:
-        notice: takes a line for people.
+        notice: called with a line for people.
     """
 
     def __init__(
@@ -35,14 +35,15 @@ class Detaching:
         self._links = links
         self._notice = notice
         self._is_sandbox = bool(request.sandbox)
-        self.is_wanted = request.is_detached
-        self.has_begun = False
+        self._limit = request.limits.detach
+        self._due = asyncio.Event()
+        self._is_wanted = request.is_detached
         self.outcome: Detached | None = None
 
     def want(self) -> None:
         """Somebody asks for it now."""
         state = self._machine.state
-        if self.is_wanted:
+        if self._is_wanted:
             return
         if self._is_sandbox:
             self._notice("a sandbox ends with this command: its run can't be let go of")
@@ -52,21 +53,27 @@ class Detaching:
         elif state is not RunState.RUNNING:
             self._notice("the run is about to end: it is not let go of")
             return
-        self.is_wanted = True
+        self._is_wanted = True
+
+    def look(self) -> None:
+        """The run may have changed its state."""
+        if self._is_due:
+            self._due.set()
 
     @property
-    def is_due(self) -> bool:
-        return self.is_wanted and self._machine.state is RunState.RUNNING
+    def _is_due(self) -> bool:
+        return self._is_wanted and self._machine.state is RunState.RUNNING
 
-    async def perform(self, leave: Callable[[], None]) -> None:
-        """Tell every agent, and wait until all have heard: one that has not would take our going for a loss."""
+    async def run(self, leave: Callable[[], None]) -> None:
+        """When it is due, tell every agent and wait until all have heard; then `leave`, unless the run ends instead."""
+        await self._due.wait()
         for link in self._links:
             link.send(messages.DETACH)
         now = asyncio.get_running_loop().time
-        deadline = now() + LIMIT
-        while self.is_due and self._unheard() and now() < deadline:  # noqa: ASYNC110 - sessions have no event for it
+        deadline = now() + self._limit
+        while self._is_due and self._unheard() and now() < deadline:  # noqa: ASYNC110 - sessions have no event for it
             await asyncio.sleep(LOOK)
-        if self.is_due:  # else the run has begun to end meanwhile, which is waited for
+        if self._is_due:  # else the run has begun to end meanwhile, which is waited for
             self.outcome = Detached(self._machine.run, self._unheard())
             leave()
 

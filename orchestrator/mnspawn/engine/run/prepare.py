@@ -257,7 +257,7 @@ class Preparation:
             probes=self._probes(index),
             grace=request.grace,
             orphan_grace=0.0 if request.ends_with_us else request.orphan_grace,
-            silence_limit=None if request.ends_with_us else request.silence_limit,
+            silence_limit=None if request.ends_with_us else request.limits.silence,
             python_version=request.python_version and list(request.python_version),
             stops_on_failure=request.stops_on_failure,
             about=self._about,
