@@ -17,11 +17,11 @@ from mnspawn.plan.launch_plan import Program
 from mnspawn.report import RunReport
 from mnspawn.transport import create
 from mnspawn.transport.base import SshOptions, Transport
-from mnspawn.transport.memory import MemoryTransport
 from mnspawn_agent.protocol import framing, messages
 from mnspawn_agent.protocol.channel import BEAT, Channel
 from mnspawn_inventory import Host
 from tests.support.liar import Liar, exited, hello, prepared, started
+from tests.support.memory_transport import MemoryTransport
 
 LIMIT = 60.0  # seconds: far more than any of this takes, and less than an orphan_grace that nobody waits for
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from mnspawn import transport
 from mnspawn.transport import Connection, SshOptions, Target, Transport
-from mnspawn.transport.memory import MemoryConnection, MemoryHost, MemoryTransport, Stdio
 from tests.support import PATIENCE, LocalSshd
+from tests.support.memory_transport import MemoryConnection, MemoryHost, MemoryTransport, Stdio
 
 
 @dataclass

@@ -13,8 +13,8 @@ from mnspawn.engine.link import dial as dialling
 from mnspawn.engine.link.dial import dial, look_up
 from mnspawn.errors import AuthRefused, ConnectionClosed, ConnectTimeout, HostError, UsageError
 from mnspawn.transport import Connection, SshOptions, Target
-from mnspawn.transport.memory import MemoryHost, MemoryTransport
 from tests.ssh.places import shell
+from tests.support.memory_transport import MemoryHost, MemoryTransport
 from tests.support.waiting import PATIENCE
 
 SHORT = 1.0  # seconds, where time must run out

@@ -8,7 +8,7 @@ import pytest
 
 from mnspawn.errors import UsageError
 from mnspawn.transport import SshOptions, Target
-from mnspawn.transport.config.route import Router, describe, parse_destination
+from mnspawn.transport.config.route import DEFAULT, Router, parse_destination
 from mnspawn.transport.config.ssh_config import SshConfig
 from tests.support.work import calls
 
@@ -124,15 +124,13 @@ def test_names_that_are_not_utf8_are_refused(line: bytes, tmp_path: Path) -> Non
     assert caught.value.place == f"{path}:4"
 
 
-def test_effective_values_are_shown_with_their_origins(config: Path) -> None:
-    shown = {
-        s.name: (s.value, s.origin) for s in describe(Router(SshOptions(config=config)).hop(Target("final", port=1)))
-    }
+def test_effective_values_come_with_their_origins(config: Path) -> None:
+    hop = Router(SshOptions(config=config)).hop(Target("final", port=1))
     number = config.read_text().splitlines().index("    HostName final.example") + 1
-    assert shown["address"] == ("final.example", f"{config}:{number}")
-    assert shown["port"] == ("1", "inventory")
-    assert shown["jump"] == ("none", "default")
-    assert shown["host key check"][0] == "accept-new"
+    assert (hop.address, hop.origins["hostname"]) == ("final.example", f"{config}:{number}")
+    assert (hop.port, hop.origins["port"]) == (1, "inventory")
+    assert (hop.jump, hop.origins.get("proxyjump", DEFAULT)) == (None, "default")
+    assert hop.host_key_check == "accept-new"
 
 
 def test_inventory_values_win_over_host_star(config: Path) -> None:

@@ -1,4 +1,4 @@
-"""The tables of errors and of marks are complete."""
+"""The tables of errors are complete, and that of docs/ssh.md is true."""
 
 import inspect
 import subprocess
@@ -10,8 +10,8 @@ import paramiko
 import pytest
 from paramiko import ssh_exception
 
-from mnspawn import errors, transport
-from mnspawn.transport import marks
+from mnspawn import errors
+from mnspawn.transport import SshOptions, Target, create
 from mnspawn.transport.asyncssh import transport as asyncssh_transport
 from mnspawn.transport.openssh import log as openssh_log
 from mnspawn.transport.paramiko import transport as paramiko_transport
@@ -104,13 +104,39 @@ def test_what_ssh_has_against_its_configuration_is_bad_input(log: str, place: st
     assert openssh_log.unusable_config("ssh: connect to host h port 22: Connection refused\n") is None
 
 
-def test_every_transport_has_its_marks_with_reasons() -> None:
-    assert set(marks.MARKS) == set(transport.NAMES)
-    assert [reason for reasons in marks.MARKS.values() for reason in reasons.values() if len(reason) < 10] == []
+@pytest.fixture(scope="module")
+def limits() -> list[list[str]]:
+    """The rows of the documentation's table of what each transport can do, without its head."""
+    text = (REPOSITORY / "docs" / "ssh.md").read_text(encoding="utf-8")
+    table = text.partition("| | asyncssh | paramiko | openssh |\n|---|---|---|---|\n")[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
 
 
-def test_the_documentation_has_the_table() -> None:
-    assert marks.table() in Path(REPOSITORY / "docs" / "ssh.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["asyncssh", "paramiko"])
+@pytest.mark.parametrize(
+    ("keyword", "line"),
+    [
+        ("`CanonicalizeHostname`", "CanonicalizeHostname yes"),
+        ("`ProxyUseFdpass`", "ProxyUseFdpass yes"),
+        ("`Match localnetwork`", "Match localnetwork 10.0.0.0/8"),
+        ("`Match version`", "Match version OpenSSH_10.*"),
+        ("binary `RevokedHostKeys`", "RevokedHostKeys {folder}/revoked"),
+    ],
+)
+def test_settings_that_the_documentation_leaves_to_ssh_are_refused_with_a_hint(
+    limits: list[list[str]], name: str, keyword: str, line: str, tmp_path: Path
+) -> None:
+    assert [row[1:] for row in limits if keyword in row[0]] == [["no", "no", "yes"]]
+    (tmp_path / "revoked").write_bytes(b"SSHKRL\n\0")
+    (tmp_path / "config").write_text(line.format(folder=tmp_path) + "\n")
+    with pytest.raises(errors.TransportUnavailable) as caught:
+        create(name, SshOptions(config=tmp_path / "config")).endpoint(Target("h"))
+    assert caught.value.hint == "--transport openssh"
+
+
+def test_the_documentation_says_what_each_transport_can_do(limits: list[list[str]]) -> None:
+    assert len(limits) == 7
+    assert [row for row in limits if len(row) != 4 or "" in row] == []
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mnspawn.transport.memory import MemoryHost, Stdio
 from mnspawn_agent.posix.host import facts
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel, Lost, Received
+from tests.support.memory_transport import MemoryHost, Stdio
 from tests.support.waiting import wait_until_async
 
 Lie = Callable[[Channel], object]

@@ -7,10 +7,14 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """How one host is reached. None means: as ssh_config says, else the default.
+    """How to reach one host. None means: as ssh_config says, else the default.
 
-    `name` is what people call the host; `alias` is what ssh_config is asked for (default: the name); `address` is where
-    it is dialled (default: HostName of ssh_config, else the alias). Of `jump` and `proxy_command` one at most is given.
+    Attributes:
+        name: what people call the host.
+        address: where to connect (default: HostName of ssh_config, else the alias).
+        identity: the private key file to use.
+        jump: jump hosts, as `ssh -J` takes them; excludes `proxy_command`.
+        alias: the name to look up in ssh_config (default: `name`).
     """
 
     name: str
@@ -24,7 +28,7 @@ class Target:
 
     @property
     def ssh_name(self) -> str:
-        """The name that ssh would be given."""
+        """The name to give to ssh."""
         return self.alias if self.alias is not None else self.name
 
 
@@ -34,9 +38,9 @@ class SshOptions:
 
     Attributes:
         config: ssh_config to use instead of ~/.ssh/config and /etc/ssh/ssh_config.
-        connect_timeout: seconds for reaching, proving and being let in, retries included; for each address of a host,
-            and for each jump host on the way.
-        said: options of the command line that a command which is pasted needs to reach the same hosts.
+        connect_timeout: seconds to connect, check the host key and log in, retries included; for each address of a
+            host, and for each jump host on the way.
+        said: the options of our command line that reach the same hosts, for commands that messages suggest.
         host_key_check: "strict" or "accept-new" (None: as ssh_config says, else strict). Nothing ever prompts.
     """
 
@@ -49,19 +53,19 @@ class SshOptions:
 class RemoteProcess(Protocol):
     """One command on one host, seen as byte streams and an exit status.
 
-    Its stdout and stderr share one window: who reads one must read the other too, or both come to a stand.
+    Its stdout and stderr share one window: a caller must read both, or both stall.
     """
 
     async def read(self) -> bytes:
-        """The next bytes of its stdout; b"" at the end of output or when the link is lost."""
+        """Return the next bytes of its stdout; b"" at the end of output or when the link is lost."""
         ...
 
     async def read_diagnostics(self) -> bytes:
-        """The next bytes of its stderr; b"" at the end."""
+        """Return the next bytes of its stderr; b"" at the end."""
         ...
 
     async def write(self, chunk: bytes) -> None:
-        """Queue bytes for its stdin; returns when the peer's window allows more. Never raises for a lost link."""
+        """Queue bytes for its stdin; return when there is room for more. Never raises for a lost link."""
         ...
 
     async def write_eof(self) -> None:
@@ -69,11 +73,11 @@ class RemoteProcess(Protocol):
         ...
 
     async def wait(self) -> int | None:
-        """Its exit status (128+n for signal n); None: the link died before a status came."""
+        """Return its exit status (128+n for signal n); None if the link was lost before a status came."""
         ...
 
     async def close(self) -> None:
-        """Give the channel up; a read or wait in progress returns."""
+        """Abandon the channel; a read or wait in progress returns."""
         ...
 
 
@@ -97,20 +101,20 @@ class Transport(Protocol):
     """A way to reach hosts; one object serves a whole run and reads keys and known_hosts once."""
 
     def endpoint(self, target: Target) -> str:
-        """Which server will hold the connection while it is not let in yet. May take a while: call it in a thread.
+        """Return the server that a connection counts against until it is logged in. May block: call it in a thread.
 
-        Targets with the same answer share that server's patience with such connections (MaxStartups).
+        Targets with the same answer share that server's limit on such connections (MaxStartups).
 
         Raises:
-            UsageError: files that the target's settings are in, or name, can't be used; `place` is file:line.
+            UsageError: a settings file, or a file that it names, can't be used; `place` is file:line.
             HostError: the target's settings can't be used.
         """
         ...
 
     async def connect(self, target: Target) -> Connection:
-        """Connect, check the host's key, authenticate; each address within `SshOptions.connect_timeout`.
+        """Connect, check the host's key and log in; each address within `SshOptions.connect_timeout`.
 
-        Makes one attempt: retrying what is transient is the dialler's work.
+        Makes one attempt: retrying after a transient failure is the caller's work.
 
         Raises:
             HostError: the most specific class of errors.py, with `host`, message and hint.
@@ -118,5 +122,5 @@ class Transport(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give back what connections share (an agent socket, threads, a helper process)."""
+        """Release what connections share (an agent socket, threads, a helper process)."""
         ...

@@ -13,12 +13,12 @@ from mnspawn.engine.request import RunRequest
 from mnspawn.errors import HostsUnusable, PlanRefused
 from mnspawn.plan.launch_plan import Program
 from mnspawn.report import RunReport
-from mnspawn.transport.memory import MemoryTransport
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel
 from mnspawn_inventory import Host
 from tests.support import PATIENCE
 from tests.support.liar import Liar, exited, hello, prepared, started
+from tests.support.memory_transport import MemoryTransport
 from tests.unit.core.test_facts import odd
 from tests.unit.core.test_message_check import mutated
 from tests.unit.protocol.test_messages import GOOD

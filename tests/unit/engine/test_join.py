@@ -20,8 +20,8 @@ from mnspawn.errors import (
     UsageError,
 )
 from mnspawn.transport.base import Target
-from mnspawn.transport.memory import MemoryConnection, MemoryHost, MemoryProcess, MemoryTransport, Stdio
 from tests.support import PATIENCE, wait_until_async
+from tests.support.memory_transport import MemoryConnection, MemoryHost, MemoryProcess, MemoryTransport, Stdio
 
 SHORT = 1.0  # seconds, where time must run out
 Talk = Callable[[Stdio, str], Awaitable[int]]

@@ -10,12 +10,12 @@ from mnspawn.engine.link import sites
 from mnspawn.engine.look.tailing import Followed, Tail
 from mnspawn.errors import HostsUnusable
 from mnspawn.transport.base import SshOptions
-from mnspawn.transport.memory import MemoryTransport
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel
 from mnspawn_inventory import Host
 from tests.support import PATIENCE
 from tests.support.liar import Liar
+from tests.support.memory_transport import MemoryTransport
 
 FILE = {"type": messages.FILE, "number": 0, "path": "/var/log/x", "inode": 7, "at": 0, "offset": 0}
 HELLO = {"type": messages.HELLO, "protocol": 1, "version": "x", "facts": {}, "cached": True}

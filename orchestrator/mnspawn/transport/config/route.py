@@ -305,37 +305,3 @@ def _environment(config: HostConfig) -> tuple[tuple[bytes, bytes], ...]:
         set_here.setdefault(name, text)
     sent = {name: text for name, text in os.environ.items() if any(fnmatchcase(name, one) for one in patterns)}
     return tuple((os.fsencode(name), os.fsencode(text)) for name, text in {**sent, **set_here}.items())
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One effective value, for people to read: what `hosts show` prints."""
-
-    name: str
-    value: str
-    origin: str  # "inventory", "default", or file:line
-
-
-def describe(hop: Hop) -> tuple[Setting, ...]:
-    """All that decides how a host is reached, each with its origin."""
-    families = {int(number): name for name, number in _FAMILIES.items()}
-    values: tuple[tuple[str, str, object], ...] = (
-        ("address", "hostname", hop.address),
-        ("port", "port", hop.port),
-        ("user", "user", hop.user),
-        ("jump", "proxyjump", hop.jump and hop.jump.name),
-        ("proxy command", "proxycommand", hop.proxy_command),
-        ("identity files", "identityfile", " ".join(map(str, hop.identities))),
-        ("identities only", "identitiesonly", "yes" if hop.identities_only else "no"),
-        ("certificates", "certificatefile", " ".join(map(str, hop.certificates))),
-        ("agent", "identityagent", hop.agent),
-        ("known hosts", "userknownhostsfile", " ".join(map(str, hop.known_hosts))),
-        ("host key alias", "hostkeyalias", hop.known_as),
-        ("host key check", "stricthostkeychecking", hop.host_key_check),
-        ("address family", "addressfamily", families[hop.family]),
-        ("connect timeout", "connecttimeout", f"{hop.connect_timeout:g} s"),
-    )
-    return tuple(
-        Setting(name, "none" if value in (None, "") else str(value), hop.origins.get(keyword, DEFAULT))
-        for name, keyword, value in values
-    )

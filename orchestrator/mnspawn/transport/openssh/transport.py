@@ -1,7 +1,7 @@
 """Hosts over the system's own ssh: for ControlMaster, GSSAPI, hardware keys, and all of ssh_config. Never prompts.
 
 One master process per host, made here, unless a session of the user is open already (ControlPath), which is then
-used; each command is one more ssh that speaks to the master. Limits: see marks.py.
+used; each command is one more ssh that speaks to the master. docs/ssh.md has its limits.
 """
 
 import asyncio

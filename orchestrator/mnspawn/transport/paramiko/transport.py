@@ -1,6 +1,6 @@
 """Hosts over paramiko: for where asyncssh fails. Threads of its own for connecting; never prompts.
 
-Limits: one more thread per connection and per command; marks.py has the rest.
+Limits: one more thread per connection and per command; docs/ssh.md has the rest.
 """
 
 import asyncio

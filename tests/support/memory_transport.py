@@ -1,13 +1,12 @@
-"""Hosts that exist in memory only: programs are coroutines, faults are settings. For tests of what uses a transport."""
+"""A transport whose hosts exist in memory only: programs are coroutines, faults are settings."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from mnspawn.errors import ChannelRefused, ConnectionClosed, ConnectTimeout, HostError
-
-from .base import SshOptions, Target
-from .inbox import Inbox
+from mnspawn.transport.base import SshOptions, Target
+from mnspawn.transport.inbox import Inbox
 
 _WINDOW = 2 << 20
 
