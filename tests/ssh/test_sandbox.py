@@ -149,7 +149,7 @@ async def test_what_still_runs_is_killed_at_the_end_daemons_included() -> None:
 
 HOLD = """
 import asyncio, sys
-from mnspawn import leftovers, transport
+from mnspawn import transport
 from mnspawn.sandbox.sandbox import Sandbox
 
 async def main():
