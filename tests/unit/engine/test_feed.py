@@ -11,11 +11,11 @@ from mnspawn.engine.link.sites import Reached
 from mnspawn.engine.request import Limits
 from mnspawn.errors import HostError
 from mnspawn.transport.base import Target
-from mnspawn.transport.memory import MemoryHost, MemoryTransport, Stdio
 from mnspawn_agent.protocol import channel, messages
 from mnspawn_agent.protocol.channel import Channel, Received
 from mnspawn_inventory import Host
 from tests.support import wait_until_async
+from tests.support.memory_transport import MemoryHost, MemoryTransport, Stdio
 from tests.unit.said import FACTS, facts
 
 

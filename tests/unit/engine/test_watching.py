@@ -17,12 +17,12 @@ from mnspawn.engine.request import Limits, Listener
 from mnspawn.errors import HostError
 from mnspawn.events import Event, HostLinkBack, HostLinkLost
 from mnspawn.transport.base import SshOptions, Target
-from mnspawn.transport.memory import MemoryHost, MemoryTransport, Stdio
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel, Lost, Received
 from mnspawn_inventory import Host
 from tests.support import PATIENCE
 from tests.support.liar import exited
+from tests.support.memory_transport import MemoryHost, MemoryTransport, Stdio
 from tests.unit.engine.scripted import Witness
 
 SHORT = 0.05  # seconds, where time must run out
