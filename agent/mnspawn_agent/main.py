@@ -52,8 +52,8 @@ def serve(
     """Be the agent of one run.
 
     Args:
-        starter: starts workers, as the module posix/run/spawner does, which it is when it is None.
-        unneeded: descriptors that the guardian does not keep open.
+        starter: an object with the functions of the module posix/run/spawner, which None stands for.
+        unneeded: descriptors that the guardian closes.
     """
     from .posix.run import guardian
 

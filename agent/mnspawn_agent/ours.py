@@ -10,7 +10,7 @@ import os
 import stat
 from typing import Callable, List, Sequence
 
-OTHERS = 0o077  # what a folder of ours grants nobody
+OTHERS = 0o077  # permissions that a folder of ours grants to nobody else
 WRITERS = 0o022
 LINKS = 40  # on the way to a folder; the kernel follows no more, either
 
@@ -62,7 +62,7 @@ def make_missing(path: str) -> None:
         make_missing(os.path.dirname(path) or ".")
         make_missing(path)
     except FileExistsError:
-        if not os.path.isdir(path):  # else somebody was faster
+        if not os.path.isdir(path):  # else another process was faster
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
 
 
@@ -83,7 +83,7 @@ def _make(path: str) -> None:
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
-        pass  # somebody was faster, or something else stands there: whose it is will be asked
+        pass  # another process was faster, or something else is there: the caller checks whose it is
 
 
 def check(path: str, status: os.stat_result) -> None:

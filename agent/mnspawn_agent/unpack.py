@@ -39,7 +39,7 @@ def is_whole(folder: str, files: Dict[str, bytes]) -> bool:
 
 
 def load_ours(files: Dict[str, bytes]) -> Any:
-    """The module `ours` before any module can be imported: it says from where that may be done."""
+    """Load the module `ours` before anything can be imported: it decides from where that is safe."""
     module = type(sys)("mnspawn_agent.ours")
     exec(compile(files[OURS], OURS, "exec"), module.__dict__)
     return module
@@ -109,7 +109,7 @@ class MemoryImporter:
         for candidate, is_package in ((stem + "/__init__.py", True), (stem + ".py", False)):
             if candidate in self.files:
                 origin = "<%s>" % candidate
-                # a loader by what it can do: importlib.abc costs every start more than it would say
+                # a loader by duck typing: importing importlib.abc would cost every start
                 spec = ModuleSpec(name, self, origin=origin, is_package=is_package)  # type: ignore[arg-type]
                 spec.loader_state = candidate
                 return spec
@@ -129,7 +129,7 @@ class CarefulLoader(SourceFileLoader):
     def get_code(self, fullname: str) -> Any:
         try:
             return SourceFileLoader.get_code(self, fullname)
-        except (EOFError, ValueError, TypeError, ImportError):  # as marshal.loads says it
+        except (EOFError, ValueError, TypeError, ImportError):  # from marshal.loads
             from importlib.util import cache_from_source  # late: it is rarely needed, and not cheap
 
             try:

@@ -50,7 +50,7 @@ class Results:
                 self._write_all(part)
             return len(octets)
 
-    def say(self, kind: bytes, **fields: Any) -> None:
+    def add(self, kind: bytes, **fields: Any) -> None:
         body = json.dumps(fields).encode("ascii")
         self._write_all(HEAD.pack(kind, len(body)) + body)
 
@@ -132,21 +132,21 @@ def set_up(job: Dict[str, Any]) -> None:
         import multiprocessing
 
         multiprocessing.current_process().authkey = bytes.fromhex(job["authkey"])
-    for name, text in job["sources"].items():  # for tracebacks, and whoever looks at sources
+    for name, text in job["sources"].items():  # for tracebacks and inspect
         linecache.cache[name] = (len(text), None, text.splitlines(True), name)
 
 
 # -- one rank ----------------------------------------------------------------------------------------------------------
 def run_rank(loaded: Loaded) -> None:
-    """Call the function and say what came of it; ends the interpreter when that was no result."""
+    """Call the function and record its outcome; ends the interpreter unless that is a result."""
     results = Results(os.environ[RESULT_FILE])
     select_devices()
     try:
         outcome = loaded.call(int(os.environ["MNSPAWN_RANK"]))
     except SystemExit as error:
-        results.say(b"X", status=as_status(error.code))
+        results.add(b"X", status=as_status(error.code))
         raise
-    except BaseException as error:  # noqa: BLE001 - it goes to the caller, with all that can be said of it
+    except BaseException as error:  # noqa: BLE001 - the caller gets it
         if ARRIVAL in sys.modules:
             sys.modules[ARRIVAL].explain(error)
         report(results, error, loaded.picklers)
@@ -154,15 +154,15 @@ def run_rank(loaded: Loaded) -> None:
     try:
         sys.stdout.flush()
     except (AttributeError, ValueError, OSError):
-        pass  # the function closed it, or set it to None; what the disk does not take is told at the exit
+        pass  # the function closed it, or set it to None; what the disk does not take shows at the exit
     if loaded.job["wants_result"]:
         give_back(results, outcome, loaded.picklers)
     else:
-        results.say(b"N")
+        results.add(b"N")
 
 
 def give_back(results: Results, outcome: Any, picklers: Tuple[str, ...] = BY_VALUE) -> None:
-    """Send a result; one that can't be pickled is an error that says so."""
+    """Send a result; one that can't be pickled becomes an error."""
     try:
         dump(outcome, results, picklers)
     except Exception as error:  # noqa: BLE001 - pickling calls code of the result's classes, which may raise anything
@@ -170,7 +170,7 @@ def give_back(results: Results, outcome: Any, picklers: Tuple[str, ...] = BY_VAL
         text = "the result, of type %s, can't be pickled: %s" % (kind, error)
         report(results, pickle.PicklingError(text), picklers)
         sys.exit(1)
-    results.say(b"R")
+    results.add(b"R")
 
 
 def dump(value: Any, results: Results, picklers: Tuple[str, ...] = BY_VALUE) -> None:
@@ -180,7 +180,7 @@ def dump(value: Any, results: Results, picklers: Tuple[str, ...] = BY_VALUE) -> 
             importlib.import_module(name).dump(value, results, protocol=pickle.HIGHEST_PROTOCOL)
             return
         except Exception:  # code of the value's classes, which may raise anything; what the last pickler says is raised
-            results.say(b"C")
+            results.add(b"C")
             if name == picklers[-1]:
                 raise
 
@@ -203,7 +203,7 @@ def report(results: Results, error: BaseException, picklers: Tuple[str, ...] = B
         is_pickled = False
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__qualname__)
-    results.say(b"E", type=name, text=text_of(error), traceback=text, is_pickled=is_pickled)
+    results.add(b"E", type=name, text=text_of(error), traceback=text, is_pickled=is_pickled)
 
 
 def text_of(error: BaseException) -> str:
@@ -260,7 +260,7 @@ def pickled_by(pickler: Any, error: BaseException) -> Optional[bytes]:
 
 # -- devices -----------------------------------------------------------------------------------------------------------
 def select_devices() -> None:
-    """Paddle reads FLAGS_selected_* when it is imported; where that came before the rank's environment, tell it."""
+    """Paddle reads FLAGS_selected_* when imported: set them where that came before the rank's environment."""
     paddle = sys.modules.get("paddle")
     flags = {name: value for name, value in os.environ.items() if name.startswith("FLAGS_selected_")}
     if paddle is None or not flags or not hasattr(paddle, "set_flags"):

@@ -70,7 +70,7 @@ def test_bash_runs_the_prelude_whatever_started_the_agent(account: Account, logi
 @pytest.mark.parametrize(
     ("prelude", "told"),
     [
-        ("false", "ended with status 1 and printed nothing\na command in it failed: write `|| true` behind"),
+        ("false", "ended with status 1 and printed nothing\na command in it failed: write `|| true` after"),
         ("echo said; exit 3", "ended with status 3\nsaid"),
         ("exit 0", "left with status 0 before its end"),
         ("true\nif true; then", "ended with status 2\n"),

@@ -214,7 +214,7 @@ def test_where_the_system_says_nothing_files_are_looked_at(monkeypatch: pytest.M
     path = add(spools, tmp_path, 0)
     assert spools.poll_interval == 0.05
     path.write_bytes(b"x")
-    spools.mark_all()
+    spools.queue_all()
     assert read_all(spools) == [(0, 0, b"x")]
     spools.close()
 

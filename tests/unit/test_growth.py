@@ -248,7 +248,7 @@ def test_the_agent_finds_the_streams_of_a_rank_without_a_look_at_the_others(tmp_
         def work() -> None:
             for rank in range(ranks):
                 for spool in spools.of(rank):
-                    spools.mark(spool)
+                    spools.queue(spool)
             assert spools.next_chunk(10, lambda stream: 10) is None
 
         return work

@@ -14,7 +14,7 @@ class PodState(Enum):
     PREPARED = "prepared"
     RUNNING = "running"
     STOPPING = "stopping"  # workers get TERM, grace, KILL
-    SWEEPING = "sweeping"  # workers have ended: what else carries the run's mark?
+    SWEEPING = "sweeping"  # workers have ended: what else carries the run's tags?
     DONE = "done"
 
 
@@ -35,7 +35,7 @@ class Sweep(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A worker ended; look at its streams and tell the controller."""
+    """A worker ended: report it with its streams."""
 
     rank: int
 
@@ -103,13 +103,13 @@ class PodMachine:
         self.workers[rank].exited(code)
         self._alive.discard(rank)
         self._has_failure = self._has_failure or code != 0
-        if self.state is not P.DONE:  # else it was given up, and that is told
+        if self.state is not P.DONE:  # else it was given up, which has been reported
             self._actions.append(Ended(rank))
 
     def settle(self, now: float) -> None:
-        """Decide what follows from the deaths told since the last call.
+        """Decide what follows from the exits since the last call.
 
-        Apart from `exited`, so that workers that died together are all told before the first death stops the rest:
+        Apart from `exited`, so that workers that died together all count before the first death stops the rest:
         a death that our own stop did not cause must not be marked as if it had.
         """
         if self._stops_on_failure and self.state is P.RUNNING and self._has_failure:

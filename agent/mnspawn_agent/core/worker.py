@@ -11,7 +11,7 @@ class WorkerState(Enum):
     RUNNING = "running"
     STOPPING = "stopping"
     EXITED = "exited"
-    GIVEN_UP = "given up"  # it outlived KILL: nobody waits for it any more
+    GIVEN_UP = "given up"  # it outlived KILL and is no longer waited for
     NOT_STARTED = "not started"
 
 

@@ -1,4 +1,4 @@
-"""The few C library calls that the standard library lacks: prctl and inotify. Linux only; absent elsewhere."""
+"""C library calls that the standard library lacks: prctl, inotify, fallocate. Linux only."""
 
 import ctypes
 import errno
@@ -32,7 +32,7 @@ def inotify_open() -> int:
 
 
 def inotify_watch(fd: int, path: str) -> int:
-    """Watch a file for writes; gives the watch's number. Raises OSError."""
+    """Watch a file for writes; returns the watch's number. Raises OSError."""
     watch = _libc.inotify_add_watch(fd, os.fsencode(path), IN_MODIFY)
     if watch < 0:
         _raise("inotify_add_watch")

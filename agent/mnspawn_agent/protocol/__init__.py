@@ -1,1 +1,1 @@
-"""What controller and agent say to each other. Shared by both, pure: no I/O, no clock."""
+"""The messages between controller and agent. Shared by both, pure: no I/O, no clock."""

@@ -1,8 +1,8 @@
 """One end of a link: ordered messages each way across any number of wires. Does no I/O and keeps no clock.
 
 Control and blob frames carry sequence numbers and are kept until the peer has acknowledged them, so that a new wire
-takes up where the old one broke. Output frames carry an offset instead and are read again from their file. A beat says
-all that only its newest value matters of: what was received, the clock, how much output the peer may still send.
+takes up where the old one broke. Output frames carry an offset instead and are read again from their file. A beat has
+all of which only the newest value matters: what was received, the clock, how much output the peer may still send.
 """
 
 import json
@@ -51,16 +51,16 @@ class OutputChunk(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """A new wire stands; `message` is what the peer said with its SYNC."""
+    """A new wire is up; `message` is the peer's SYNC."""
 
     message: Message
 
 
 class Lost(NamedTuple):
-    """The wire is gone, and what there is to say about it.
+    """The wire is gone.
 
-    `kind`: "eof", "silence", "garbage" (no frames of ours: another wire may do), or "nonsense" (what the peer says
-    can't be: no wire will do).
+    `kind`: "eof", "silence", "garbage" (no frames of ours: another wire may work), or "nonsense" (the peer sends what
+    can't be: no wire will work).
     """
 
     kind: str
@@ -130,7 +130,7 @@ class Channel:
             self._urgent.append(frame)
 
     def send_output(self, rank: int, stream: int, offset: int, chunk: bytes, time: float) -> None:
-        """Queue a piece of a stream behind everything else; the caller minds `output_allowance`."""
+        """Queue a piece of a stream, after everything else; the caller minds `output_allowance`."""
         self._bulk.append(framing.encode_header(framing.OUTPUT, 0, OUTPUT_HEAD.size + len(chunk)))
         self._bulk.append(OUTPUT_HEAD.pack(rank, stream, offset, time))
         self._bulk.append(chunk)
@@ -148,12 +148,12 @@ class Channel:
         return self._unacknowledged_bytes
 
     def grant(self, count: int) -> None:
-        """Let the peer send `count` more bytes of output; said with the next data."""
+        """Let the peer send `count` more bytes of output; sent with the next data."""
         self.granted_to_peer += count
         self._wants_beat = True
 
     def beat(self) -> None:
-        """Say now what a beat says (the first measures the clock)."""
+        """Send a beat with the next data (the first measures the clock)."""
         self._wants_beat = True
 
     def data_to_send(self, now: float) -> bytes:
@@ -277,7 +277,7 @@ class Channel:
             self._beat_at = now + self._beat_interval  # also while the peer takes nothing: the driver must not spin
 
     def lose(self, kind: str, detail: str) -> None:
-        """Give the wire up; nothing that came after what is told so far counts."""
+        """Give the wire up; nothing that comes after the events so far counts."""
         if not self.is_lost:
             self.is_lost = True
             self._urgent = []
@@ -286,19 +286,19 @@ class Channel:
 
     # -- a new wire ------------------------------------------------------------------------------------------------
     def resume(self, now: float, message: Message) -> None:
-        """Take up the session on a new wire: say what we have, wait for the peer's SYNC, send again what it lacks."""
+        """Continue the session on a new wire: send what we have, wait for the peer's SYNC, send again what it lacks."""
         if not self.is_lost:
             self.lose("replaced", "a new connection took the session over")
         self._attach(now)
         self.output_sent = self.output_received = self.granted_to_us = self.granted_to_peer = 0
-        said = dict(message, received=self._received_seq)
-        self._urgent.append(framing.encode(framing.SYNC, 0, json.dumps(said, separators=(",", ":")).encode("ascii")))
+        sync = dict(message, received=self._received_seq)
+        self._urgent.append(framing.encode(framing.SYNC, 0, json.dumps(sync, separators=(",", ":")).encode("ascii")))
         self._awaits_sync = True
 
     def _take_sync(self, message: Message) -> None:
         received = message.get("received")
         if not self._awaits_sync:
-            self.lose("nonsense", "SYNC on a wire that stands")  # each has us say again all that is not acknowledged
+            self.lose("nonsense", "SYNC on a wire that stands")  # each makes us send again all that is not acknowledged
             return
         if not isinstance(received, int) or isinstance(received, bool) or not 0 <= received < self._next_seq:
             self.lose("garbage", "SYNC with received=%r" % (received,))

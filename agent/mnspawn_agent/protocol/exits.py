@@ -1,9 +1,9 @@
-"""Exit codes: as Popen.returncode inside (negative for a signal), as a shell says them outside (128+n)."""
+"""Exit codes: as Popen.returncode inside (negative for a signal), as a shell's status outside (128+n)."""
 
 import signal
 from typing import Optional
 
-KILL_LIMIT = 5.0  # who outlives KILL this long may not be signalled or sits in the kernel; nobody here can end it
+KILL_LIMIT = 5.0  # what outlives KILL this long may not be signalled or hangs in the kernel; we can't end it
 
 
 def from_wait_status(status: int) -> int:

@@ -71,7 +71,7 @@ def test_the_worker_writes_what_the_reader_reads(tmp_path: Path) -> None:
     results = worker_main.Results(str(path))
     value = {"a": b"x" * 200_000, "b": [1, 2]}
     worker_main.give_back(results, value)
-    results.say(b"X", status=worker_main.as_status("text"))
+    results.add(b"X", status=worker_main.as_status("text"))
     records = list(Reader().feed(path.read_bytes()))
     content = b"".join(one.content for one in records if isinstance(one, Piece))
     assert pickle.load(io.BytesIO(content)) == value

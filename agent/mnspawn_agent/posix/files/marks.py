@@ -10,7 +10,7 @@ from typing import List, Optional, Tuple
 
 Mark = Tuple[float, int]
 MARK = struct.Struct(">dQ")  # seconds since the epoch, offset from which on bytes were seen then
-INTERVAL = 0.1  # seconds; marks closer than this would tell nobody more
+INTERVAL = 0.1  # seconds; closer marks would be of no use
 HOLE = -1.0  # in place of a time: what is before the offset has been given back to the disk
 THINNED = -2.0  # in place of the first time: how often the file was written anew, in place of the offset
 MOST = 32768  # marks in a file: 512 KiB, twice what ten years of steady output need
@@ -141,7 +141,7 @@ class Marks:
         return list(zip(self._times, self._offsets))
 
     def at(self, offset: int) -> Tuple[float, Optional[int]]:
-        """When the byte at `offset` was seen (0.0: nobody knows), and where the next mark is."""
+        """When the byte at `offset` was seen (0.0: unknown), and the next mark's offset."""
         index = bisect.bisect_right(self._offsets, offset)
         following = self._offsets[index] if index < len(self._offsets) else None
         return (self._times[index - 1] if index else 0.0), following

@@ -1,4 +1,4 @@
-"""The folders that the agent keeps on a host: where they may be, and what is in them. Uses only those that are ours."""
+"""The folders that the agent keeps on a host: where they may be, what is in them. Uses only folders that are ours."""
 
 import fcntl
 import json
@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from ... import ours
 from ...protocol.checks import is_token
 
-PROBE = b"x" * 65536  # enough to see a full disk behind a folder that can still be made
+PROBE = b"x" * 65536  # enough to detect a full disk on which folders can still be made
 KEEP_SECONDS = 14 * 86400  # finished runs are kept for `logs` this long
 PLAN = "plan.json"  # what the pod is, without secrets
 STATUS = "status.json"  # how it stands
@@ -76,7 +76,7 @@ class RunDir:
         return os.path.join(self.path, name)
 
     def write(self, name: str, content: bytes) -> str:
-        """Write a whole file so that nobody ever sees half of it; gives its path."""
+        """Write a file atomically; returns its path."""
         path = self.join(name)
         temporary = "%s.tmp-%d" % (path, os.getpid())
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -86,7 +86,7 @@ class RunDir:
         return path
 
     def write_plan(self, about: Dict[str, Any], run: str, node_rank: int, ranks: List[int], grace: float) -> None:
-        """What the pod is, for whoever looks later."""
+        """Write what the pod is, for later readers."""
         plan = dict(about, run=run, node_rank=node_rank, ranks=ranks, grace=grace, hostname=socket.gethostname())
         plan.update(began=time.time(), clock=time.monotonic(), boot=boot_id())
         self.write(PLAN, json.dumps(plan, indent=1, sort_keys=True).encode("ascii"))
@@ -101,7 +101,7 @@ class RunDir:
         return path, os.open(path, flags, 0o600)
 
     def is_full(self) -> bool:
-        """The file system takes nothing more: then output of workers is lost, and they may fail for it."""
+        """Whether the disk is full: then workers lose output and may fail."""
         try:
             status = os.statvfs(self.path)
         except OSError:
@@ -109,13 +109,13 @@ class RunDir:
         return status.f_bavail * status.f_frsize < FULL
 
     def append_journal(self, line: bytes) -> None:
-        """Add a line to what is known of the pod, whoever looks later. Raises OSError."""
+        """Add a line to the journal. Raises OSError."""
         fd = os.open(self.join(JOURNAL), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with open(fd, "ab") as file:
             file.write(line)
 
     def lock(self) -> int:
-        """Hold the folder for as long as the agent lives; the kernel lets go when it dies. Gives the descriptor."""
+        """Lock the folder until this process ends; returns the lock's descriptor. Raises OSError."""
         fd = os.open(self.join(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return fd
@@ -175,7 +175,7 @@ def folders_of(run: str, node_rank: str) -> Iterator[str]:
         try:
             yield ours.secure(root, "runs", run, node_rank)
         except OSError:
-            continue  # not there, or somebody else's: then it is no pod of ours, whatever it says
+            continue  # missing, or somebody else's: then it is no pod of ours
 
 
 def find_pod(run: str, node_rank: str) -> Optional[str]:
@@ -187,7 +187,7 @@ def find_pod(run: str, node_rank: str) -> Optional[str]:
 
 
 def is_number(name: str) -> bool:
-    """A node_rank, as it stands in a path; str.isdigit takes other digits, too."""
+    """Whether a name is a node_rank: ASCII digits only, unlike str.isdigit."""
     return name.encode("utf-8", "replace").isdigit()
 
 
@@ -207,7 +207,7 @@ def read_status(path: str) -> Optional[Dict[str, Any]]:
 
 
 def boot_id() -> str:
-    """Tells one life of the system from another: monotonic clocks begin anew with each."""
+    """Identifies the current boot; monotonic clocks start anew with each."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()
@@ -216,7 +216,7 @@ def boot_id() -> str:
 
 
 def has_verdict(path: str) -> bool:
-    """The agent of a pod's folder has said its last word: how everything ended."""
+    """Whether a pod's agent has written down how everything ended."""
     try:
         with open(os.path.join(path, JOURNAL), "rb") as file:
             return any(b'"type":"done"' in line for line in file)  # within a text its quotes would have backslashes
@@ -237,7 +237,7 @@ def list_pods(root: str) -> Iterator[Tuple[str, str, str]]:
             continue  # not a folder of ours, or it went meanwhile
         for pod in pods:
             try:
-                if is_number(pod):  # else somebody put it there
+                if is_number(pod):
                     yield run, pod, ours.secure(root, "runs", run, pod)
             except OSError:
                 continue  # as above
@@ -247,7 +247,7 @@ def prune(root: str, now: Optional[float] = None) -> None:
     """Remove folders of runs that are old, and the oldest of finished ones while all are too large.
 
     A run whose agent was killed is as old as what was last written there. Never one that an agent holds: its controller
-    may still have to read it. Nor, for its size, the newest run's: it has just ended, and somebody may ask how.
+    may still have to read it. Nor, for its size, the newest run's: it has just ended, and its user may ask how.
     """
     now = time.time() if now is None else now
     finished, dead = [], []

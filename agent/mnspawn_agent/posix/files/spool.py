@@ -14,7 +14,7 @@ RESULT = 3
 STREAMS = ((STDOUT, "out"), (STDERR, "err"), (RESULT, "result"))  # and what ends the names of their files
 IN_Q_OVERFLOW = 0x4000  # events were dropped
 BLOCK = 4096  # holes are made of whole blocks
-FAR = 1 << 30  # bytes behind a file's end: a hole there says whether there can be any and takes nothing away
+FAR = 1 << 30  # bytes after a file's end: a hole there tests whether holes are possible and takes nothing away
 CAP_STEP = 1 << 20  # bytes over the cap before the next hole
 POLL_INTERVAL = 0.05  # where inotify is not to be had
 TAIL_BYTES = 16384
@@ -27,7 +27,7 @@ class Spool:
 
     Args:
         cap: bytes that stay on the disk; older ones are given back to it (holes), offsets unchanged.
-        marks: where to note when bytes were seen; None for those who only read.
+        marks: where to note when bytes were seen; None for readers.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class Spool:
 
     @property
     def size(self) -> int:
-        """Offset behind the last byte that is there."""
+        """Offset of the end: bytes written so far."""
         self._mind_truncation()
         return self._base + os.fstat(self.fd).st_size
 
     def _mind_truncation(self) -> None:
         if os.fstat(self.fd).st_size < self.offset - self._base:
-            # a worker truncated its own output (`> /dev/stdout`): what comes is new. Not seen when it has written
-            # more since than it had before: no file system tells that
+            # a worker truncated its own output (`> /dev/stdout`): what comes is new. Can't be detected once it has
+            # written more than it had before
             self._base = self.offset
 
     def note_growth(self, now: float) -> None:
@@ -69,7 +69,7 @@ class Spool:
         if self._has_holes is None:
             self._has_holes = libc.punch_hole(self.path, size + FAR, BLOCK)
         if self._has_holes:
-            is_noted = marks.note_hole(hole)  # before it is there: whoever reads zeros finds out why they are none
+            is_noted = marks.note_hole(hole)  # before it exists: readers of zeros must find out that they are none
             if libc.punch_hole(self.path, self.hole, hole - self.hole):
                 self.hole = hole
                 if not is_noted:  # the disk was full, and is not any more
@@ -84,7 +84,7 @@ class Spool:
         return chunk
 
     def rewind(self, offset: int) -> int:
-        """Go back to an offset that the controller asks for; gives the bytes that are not there any more."""
+        """Go back to the controller's offset; returns how many bytes from there are gone."""
         self._mind_truncation()
         start = max(offset, self._base, self.hole)
         self.offset = min(start, self.size)
@@ -102,10 +102,10 @@ class Spools:
     def __init__(self) -> None:
         self._all: Dict[Tuple[int, int], Spool] = {}
         self._by_rank: Dict[int, List[Spool]] = {}
-        self._dirty: Deque[Spool] = deque()
-        self._is_dirty: Set[Spool] = set()  # what is in it
+        self._queue: Deque[Spool] = deque()
+        self._queued: Set[Spool] = set()  # the same
         self._watches: Dict[int, Spool] = {}
-        self.muted: FrozenSet[int] = frozenset()  # streams that nobody reads
+        self.muted: FrozenSet[int] = frozenset()  # streams that the controller no longer reads
         self.inotify: Optional[int] = None
         try:
             self.inotify = libc.inotify_open()
@@ -114,7 +114,7 @@ class Spools:
 
     @property
     def poll_interval(self) -> Optional[float]:
-        """Seconds between looks where the system doesn't say when files grow."""
+        """Seconds between looks at the files; None where inotify reports growth."""
         return POLL_INTERVAL if self.inotify is None and self._all else None
 
     def add(self, spool: Spool) -> None:
@@ -127,17 +127,17 @@ class Spools:
                 os.close(self.inotify)
                 self.inotify = None
                 self._watches.clear()
-        self.mark(spool)
+        self.queue(spool)
 
-    def mark(self, spool: Spool) -> None:
-        if spool not in self._is_dirty:
-            self._is_dirty.add(spool)
-            self._dirty.append(spool)
+    def queue(self, spool: Spool) -> None:
+        if spool not in self._queued:
+            self._queued.add(spool)
+            self._queue.append(spool)
 
-    def mark_all(self) -> None:
+    def queue_all(self) -> None:
         now = time.time()
         for spool in self._all.values():
-            self.mark(spool)
+            self.queue(spool)
             spool.note_growth(now)
 
     def read_inotify(self) -> None:
@@ -154,18 +154,18 @@ class Spools:
             mask = int.from_bytes(events[position + 4 : position + 8], "little")
             position += 16 + int.from_bytes(events[position + 12 : position + 16], "little")
             if mask & IN_Q_OVERFLOW:
-                self.mark_all()
+                self.queue_all()
             elif watch in self._watches:
-                self.mark(self._watches[watch])
+                self.queue(self._watches[watch])
                 self._watches[watch].note_growth(now)
 
     @property
     def has_more(self) -> bool:
-        return bool(self._dirty)
+        return bool(self._queue)
 
     def can_go(self, allowance: Callable[[int], int]) -> bool:
         """Whether a stream that may have more is allowed to."""
-        return any(allowance(spool.stream) for spool in self._dirty)
+        return any(allowance(spool.stream) for spool in self._queue)
 
     def next_chunk(self, most: int, allowance: Callable[[int], int]) -> Optional[Tuple[Spool, int, bytes]]:
         """(spool, offset, bytes) of the next stream in turn, None when all that are allowed to go are read for now.
@@ -173,17 +173,17 @@ class Spools:
         Args:
             allowance: how many bytes of a stream may go.
         """
-        for _ in range(len(self._dirty)):
-            spool = self._dirty.popleft()
+        for _ in range(len(self._queue)):
+            spool = self._queue.popleft()
             if spool.stream in self.muted:
-                self._is_dirty.discard(spool)
+                self._queued.discard(spool)
                 continue
             count = min(most, allowance(spool.stream))
             chunk = spool.read(count) if count else b""
             if chunk or not count:
-                self._dirty.append(spool)  # to the back: ranks take turns
+                self._queue.append(spool)  # to the back: ranks take turns
             else:
-                self._is_dirty.discard(spool)
+                self._queued.discard(spool)
             if chunk:
                 return spool, spool.offset - len(chunk), chunk
         return None
@@ -198,7 +198,7 @@ class Spools:
         return [[spool.rank, spool.stream, spool.size] for spool in self._all.values()]
 
     def leave(self, rank: Optional[int] = None) -> List[Tuple[Spool, int, int]]:
-        """Count what is in muted streams as dealt with; gives (spool, offset, count) of what stays in its file."""
+        """Skip what muted streams hold; returns (spool, offset, count) of what stays in its file."""
         left = []
         for spool in self._all.values() if rank is None else self.of(rank):
             if spool.stream in self.muted:
@@ -209,14 +209,14 @@ class Spools:
         return left
 
     def rewind_all(self, offsets: Dict[Tuple[int, int], int]) -> List[Tuple[Spool, int, int]]:
-        """Take every stream back to what the controller has; gives (spool, offset, count) of bytes that are gone."""
+        """Take every stream back to what the controller has; returns (spool, offset, count) of bytes that are gone."""
         gone = []
         for key, spool in self._all.items():
             offset = offsets.get(key, 0)
             missing = spool.rewind(offset)
             if missing:
                 gone.append((spool, offset, missing))
-        self.mark_all()
+        self.queue_all()
         return gone
 
     def close(self) -> None:
@@ -227,7 +227,7 @@ class Spools:
 
 
 def tail_of(path: str) -> List[str]:
-    """The last lines of a file, as text that JSON can hold; none where a worker removed it."""
+    """Return the last lines of a file as text that JSON can hold; [] where a worker removed it."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -237,7 +237,7 @@ def tail_of(path: str) -> List[str]:
         return []
     if size > TAIL_BYTES:
         lines = lines[1:] or lines
-    # a progress bar redraws its line with \r: only what it ended as counts
+    # a progress bar redraws its line with \r: only its final state counts
     finals = [line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "backslashreplace") for line in lines]
     while finals and not finals[-1].strip():
         finals.pop()

@@ -1,4 +1,4 @@
-"""Answers `mnspawn hosts check`: the clock, what can be told of this host, which other hosts it reaches.
+"""Answers `mnspawn hosts check`: the clock, facts of this host, which other hosts it reaches.
 
 Requests are JSON objects, one a line, and so are answers; the end of input ends it. Changes nothing but for the probe
 file that shows whether a folder takes bytes.
@@ -146,7 +146,7 @@ def _runs() -> Dict[str, Any]:
 
 
 def _memory() -> Dict[str, int]:
-    """Bytes; empty where the system does not tell."""
+    """In bytes; {} where the system has no /proc/meminfo."""
     found = {}
     try:
         with open("/proc/meminfo") as file:

@@ -1,4 +1,4 @@
-"""Accelerators of this host, as its driver says, and what is wrong with those that can't be used."""
+"""The NVIDIA devices that this host's driver lists, and what is wrong with those that can't be used."""
 
 import glob
 import os
@@ -68,9 +68,9 @@ def _all_of(pynvml: Any) -> Tuple[List[Dict[str, Any]], List[List[Any]]]:
     for index in range(min(pynvml.nvmlDeviceGetCount(), MAX_DEVICES)):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            name = _told(pynvml, "", pynvml.nvmlDeviceGetName, handle)
-            uuid = _told(pynvml, "", pynvml.nvmlDeviceGetUUID, handle)
-            memory = _told(pynvml, None, pynvml.nvmlDeviceGetMemoryInfo, handle)
+            name = _ask(pynvml, "", pynvml.nvmlDeviceGetName, handle)
+            uuid = _ask(pynvml, "", pynvml.nvmlDeviceGetUUID, handle)
+            memory = _ask(pynvml, None, pynvml.nvmlDeviceGetMemoryInfo, handle)
         except pynvml.NVMLError as error:
             lost.append([index, _reason(error)])
         else:
@@ -79,8 +79,8 @@ def _all_of(pynvml: Any) -> Tuple[List[Dict[str, Any]], List[List[Any]]]:
     return devices, lost
 
 
-def _told(pynvml: Any, otherwise: Any, ask: Any, handle: Any) -> Any:
-    """What a device says of itself; devices that share the host's memory, for example, have none of their own."""
+def _ask(pynvml: Any, otherwise: Any, ask: Any, handle: Any) -> Any:
+    """Ask a device; returns `otherwise` where it has no such value (devices without memory of their own)."""
     try:
         return ask(handle)
     except pynvml.NVMLError as error:
@@ -96,17 +96,17 @@ def _told(pynvml: Any, otherwise: Any, ask: Any, handle: Any) -> Any:
 
 
 def _reason(error: Any) -> str:
-    """In the library's own words, as nvidia-smi has them, and in pynvml's where those say more."""
+    """The library's own text, as nvidia-smi prints it, and pynvml's where that has more."""
     import pynvml
 
     words = str(error)
     try:
         own = _text(pynvml.nvmlErrorString(error.value) or words)
-    except (pynvml.NVMLError, ValueError):  # the library could not be loaded, or says no text
+    except (pynvml.NVMLError, ValueError):  # the library could not be loaded, or returned no text
         own = words
-    told = own if own.lower().rstrip(".") == words.lower().rstrip(".") else "%s: %s" % (own, words)
+    text = own if own.lower().rstrip(".") == words.lower().rstrip(".") else "%s: %s" % (own, words)
     closed = [path for path in glob.glob(NODES) + glob.glob("/dev/nvidiactl") if not os.access(path, os.R_OK | os.W_OK)]
-    return "%s (this account may not open %s)" % (told, closed[0]) if closed else told
+    return "%s (this account may not open %s)" % (text, closed[0]) if closed else text
 
 
 def _on_bus(kind: str) -> str:

@@ -1,4 +1,4 @@
-"""What a host says of itself in HELLO. Reads the system, changes nothing."""
+"""The facts of a host that HELLO carries. Reads the system, changes nothing."""
 
 import ctypes
 import glob

@@ -7,7 +7,7 @@ from ..files import control, rundir
 from ..run import ports
 
 OWN_FILES = 12  # open in an agent that has a run beside those that it makes for it
-MOST = 64  # processes at once: more ranks than that are told apart when they start
+MOST = 64  # processes at once
 
 
 def problems(ranks: int) -> Dict[str, str]:

@@ -1,1 +1,1 @@
-"""What the agent says and hears: its loop, and one server for each kind of controller."""
+"""The agent's links: their loop, and one server for each kind of controller."""

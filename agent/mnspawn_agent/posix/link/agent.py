@@ -31,10 +31,10 @@ class Agent(LinkServer):
 
     Args:
         wire: the link that we were started with.
-        guardian: (descriptor that tells the guardian the run, the guardian's pid).
+        guardian: (descriptor to write the run to, the guardian's pid).
         hello: fields of HELLO.
-        root: folder that holds run directories; "" when there is none (the controller then lets us go).
-        starter: starts workers: the module spawner, or what does the same.
+        root: folder that holds run directories; "" when there is none (the controller then ends us).
+        starter: the module spawner, or an object with its functions `spawn` and `settle`.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class Agent(LinkServer):
                     deadlines.append(self._output_at)
                 if spools.poll_interval is not None:
                     deadlines.append(now + spools.poll_interval)
-                    spools.mark_all()
+                    spools.queue_all()
         return deadlines
 
     def _watches_files(self, spools: Spools) -> bool:
-        """Files are looked at when there is nothing else to read; while output waits for credit, only now and then."""
+        """Whether to wait for inotify now: while output waits for credit, only now and then."""
         return (not spools.has_more and not spools.muted) or self._now() >= self._inotify_at
 
     def _read_inotify(self, spools: Spools) -> None:
@@ -137,10 +137,7 @@ class Agent(LinkServer):
             pass  # drained already
 
     def _keep_alive(self) -> bool:
-        """Called while something is waited for: the link is read, so that it does not count as silent, and beats.
-
-        What has come is taken when the wait is over. False once nobody is at the other end.
-        """
+        """Read the link and beat during a long preparation; events wait for its end. False once the link is lost."""
         now = self._now()
         if not self._wire.is_open or self._channel.is_lost:
             return False
@@ -170,7 +167,7 @@ class Agent(LinkServer):
         if self._wire.is_open:
             self._wire.close()
             null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, 2)  # while a command's stderr is open, sshd does not say that its stdout has ended
+            os.dup2(null, 2)  # while a command's stderr is open, sshd does not pass on that its stdout has ended
             os.close(null)
 
     def _accept(self, listener: socket.socket) -> None:
@@ -185,7 +182,7 @@ class Agent(LinkServer):
         self._new_wires[fd] = Wire(fd, fd)
 
     def _read_new_wire(self, fd: int) -> None:
-        """A controller that comes back speaks first (SYNC); until then the old wire stays."""
+        """Take over a new wire once its controller sends SYNC; until then the old one stays."""
         chunk = self._new_wires[fd].read()
         if chunk is None:
             return
@@ -201,7 +198,7 @@ class Agent(LinkServer):
         now = self._now()
         self._close_wire()
         self._channel.resume(now, {})
-        self._channel.events()  # that the old wire ended is no news
+        self._channel.events()  # the old wire's end
         self._lifeline.lost(now)
         self._lifeline.back()
         self._wire = wire
@@ -209,7 +206,7 @@ class Agent(LinkServer):
         self._take_events()
 
     def _obey(self, line: bytes) -> bytes:
-        """A command from the control socket, one JSON line; gives the answer."""
+        """Carry out a command from the control socket, one line of JSON; returns the answer."""
         try:
             command = json.loads(line.decode("utf-8"))
             kind = command["command"]
@@ -226,7 +223,7 @@ class Agent(LinkServer):
         return b'{"ok": true}\n'
 
     def _let_go(self) -> str:
-        """Ask the controller to detach; says who holds the run: a controller, nobody for now, or nobody any more."""
+        """Ask the controller to detach. Returns who holds the run: "controller", "away" (nobody now) or "detached"."""
         if self._lifeline.orphan_grace is None:
             return "detached"
         if not self._wire.is_open:
@@ -235,7 +232,7 @@ class Agent(LinkServer):
         return "controller"
 
     def _rewind(self, message: Dict[str, Any]) -> None:
-        """Go on with every stream where the controller has it."""
+        """Send every stream from where the controller has it."""
         if self._supervisor is None:
             return
         offsets: Dict[Tuple[int, int], int] = {}

@@ -10,7 +10,7 @@ from ..files import control, rundir
 from ..run import guardian, reaper
 from ..streams import write_all
 
-MOST_TOLD = 1000  # pids; who has more to end does it by the run's mark
+MOST_REPORTED = 1000  # pids; who has more to end does it by the run's tags
 
 
 def serve(link_in: int, link_out: int, argv: List[str], hello: Dict[str, Any]) -> int:
@@ -39,7 +39,7 @@ def serve(link_in: int, link_out: int, argv: List[str], hello: Dict[str, Any]) -
 def reap(run: str, node_rank: int) -> List[Tuple[int, str]]:
     """End an agent that does not answer, and what it or a dead one left; returns what would not die, and why."""
     guardian.end_agent(run, node_rank)
-    return reaper.why_alive(guardian.end_all(run, node_rank)[:MOST_TOLD])
+    return reaper.why_alive(guardian.end_all(run, node_rank)[:MOST_REPORTED])
 
 
 def list_pods() -> List[Dict[str, Any]]:
@@ -98,7 +98,7 @@ def command(run: str, node_rank: str, order: Dict[str, Any]) -> Dict[str, Any]:
 def clean(min_age: float, is_dry: bool) -> List[Dict[str, Any]]:
     """End what dead agents left and remove folders of runs that ended `min_age` seconds ago.
 
-    Only pods of this host whose agent is gone, and only processes that carry the pod's own mark.
+    Only pods of this host whose agent is gone, and only processes that carry the pod's own tags.
     """
     actions = []
     dead = [

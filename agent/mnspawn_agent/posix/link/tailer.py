@@ -1,4 +1,4 @@
-"""Follows any files of this host for one controller: by glob, through rotation and truncation. Writes nothing here.
+"""Follows files of this host for one controller: by glob, through rotation and truncation. Writes nothing.
 
 A file is known by its path. When another file stands there (rotation), the old one is read to its end first; when it
 has become shorter (truncation), it is read from its beginning.
@@ -33,7 +33,7 @@ class FollowedFile:
     """One path, and the file that stands there or stood there last.
 
     Args:
-        number: what the controller knows it by.
+        number: by which the controller knows it.
     """
 
     def __init__(self, number: int, path: str) -> None:
@@ -70,14 +70,14 @@ class FollowedFile:
     def read(self, count: int) -> bytes:
         try:
             chunk = os.pread(self.fd, count, self.position)
-        except OSError:  # a disk that fails, an NFS server that is gone: what there is to say about it comes later
+        except OSError:  # a failing disk, an NFS server that is gone: try again later
             return b""
         self.position += len(chunk)
         self.offset += len(chunk)
         return chunk
 
     def has_been_replaced(self) -> bool:
-        """Another file stands at the path; not when none does, as one may come back."""
+        """Whether another file is at the path now; False while there is none."""
         try:
             status = os.stat(self.path)
         except OSError:

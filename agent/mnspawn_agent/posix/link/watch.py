@@ -1,6 +1,6 @@
-"""Shows one pod to a further controller: replays its journal and streams its output, beside the agent or long after it.
+"""Shows one pod to a further controller: replays its journal and streams its output, during the run or long after it.
 
-Reads the pod's folder only. So any number of people can look at a run at once, and none of them disturbs it.
+Reads the pod's folder only, so that any number of people can watch a run without disturbing it.
 """
 
 import json
@@ -57,8 +57,8 @@ class Watcher(LinkServer):
         self._marks: Dict[Tuple[int, int], Marks] = {}
         self._opened: Set[int] = set()
         self._clock_shift = _clock_shift(plan)
-        self._is_damaged = False  # a line of the journal, and that was said
-        self._has_ended = False  # DONE or GONE was said
+        self._is_damaged = False  # a line of the journal, which was reported
+        self._has_ended = False  # DONE or GONE was sent
         self._has_caught_up = False
         self._look_at = 0.0
 
@@ -88,12 +88,12 @@ class Watcher(LinkServer):
         deadlines: List[Optional[float]] = [self._look_at]
         if self._inotify is None or self._spools.inotify is None:
             deadlines.append(now + POLL_INTERVAL)
-            self._spools.mark_all()
+            self._spools.queue_all()
         if self._wire.has_room and self._spools.can_go(self._channel.output_allowance):
             deadlines.append(now)
         return deadlines
 
-    # -- what the folder says --------------------------------------------------------------------------------------
+    # -- the folder ------------------------------------------------------------------------------------------------
     def _open_journal(self) -> Optional[int]:
         path = os.path.join(self._folder, rundir.JOURNAL)
         try:
@@ -123,7 +123,7 @@ class Watcher(LinkServer):
         if problem:
             if not self._is_damaged:
                 self._is_damaged = True
-                text = "the run's journal can't be used in part, and what it said there is not shown: %s" % problem
+                text = "parts of the run's journal can't be used and are not shown: %s" % problem
                 self._channel.send(messages.make(messages.NOTICE, text=text))
             return
         kind = message["type"]
@@ -227,7 +227,7 @@ class Watcher(LinkServer):
         if self._has_caught_up or self._spools.has_more or self._wanted is None:
             return
         if self._has_ended or not self._wanted["is_following"]:
-            self._spools.mark_all()
+            self._spools.queue_all()
             if self._has_ended and self._has_unread():
                 return
             self._has_caught_up = True
@@ -255,14 +255,14 @@ def _read(line: bytes) -> Tuple[Dict[str, Any], Optional[str]]:
 
 
 def _clock_shift(plan: Dict[str, Any]) -> float:
-    """What makes times of a pod times of this system's monotonic clock: 0, unless it was booted since."""
+    """What to add to a pod's times to get this system's monotonic clock: 0 unless it was rebooted since."""
     if plan.get("boot") == rundir.boot_id() or not (is_moment(plan.get("clock")) and is_time(plan.get("began"))):
         return 0.0
     return float(plan["began"] - plan["clock"] - (time.time() - time.monotonic()))
 
 
 def _next_line(spool: Spool, offset: int) -> int:
-    """The first line that begins at `offset` or behind it, so that no half line is shown."""
+    """Where the first line starts at or after `offset`."""
     if offset <= spool.hole:
         return spool.hole
     block = os.pread(spool.fd, LINE_BLOCK, offset - 1)

@@ -13,7 +13,7 @@ from ...protocol.exits import from_wait_status, signal_name
 from ..streams import write_all
 from . import spawner
 
-ARGUMENT = "fork"  # what worker_main.py is told
+ARGUMENT = "fork"  # of worker_main.py
 
 
 class ForkServer:

@@ -1,4 +1,4 @@
-"""Outlives the agent to end its workers when it dies hard; sleeps until then."""
+"""Outlives the agent, and ends its workers if it dies hard."""
 
 import os
 import signal
@@ -21,19 +21,19 @@ def split(unneeded: Iterable[int] = ()) -> Tuple[int, int]:
         unneeded: descriptors that the guardian does not keep open.
 
     Returns:
-        In the agent: (descriptor to tell the guardian the run by, the guardian's pid).
+        In the agent: (descriptor to write the run to, the guardian's pid).
     """
-    told_in, told_out = os.pipe()
+    run_in, run_out = os.pipe()
     guardian = os.getpid()
     pid = os.fork()
     if pid == 0:
-        os.close(told_in)
-        return told_out, guardian
-    os.close(told_out)
-    os._exit(_guard(pid, told_in, unneeded))
+        os.close(run_in)
+        return run_out, guardian
+    os.close(run_out)
+    os._exit(_guard(pid, run_in, unneeded))
 
 
-def _guard(agent: int, told_in: int, unneeded: Iterable[int]) -> int:
+def _guard(agent: int, run_in: int, unneeded: Iterable[int]) -> int:
     from .. import libc
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
@@ -41,22 +41,22 @@ def _guard(agent: int, told_in: int, unneeded: Iterable[int]) -> int:
     if sys.platform.startswith("linux"):
         libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
     blank([0, 1, 2, *unneeded])  # the link is the agent's alone: its end must be seen at the other side
-    told = b""
+    written = b""
     while True:
-        part = os.read(told_in, 4096)
+        part = os.read(run_in, 4096)
         if not part:
             break
-        told += part
+        written += part
     _, status = os.waitpid(agent, 0)
     code = from_wait_status(status)
-    run, _, node_rank = told.decode("ascii").strip().partition(" ")
+    run, _, node_rank = written.decode("ascii").strip().partition(" ")
     if code != 0:
         end_all(run, int(node_rank or 0))
     return as_shell_status(code)
 
 
 def blank(fds: Iterable[int]) -> None:
-    """Let go of what descriptors stand for, but keep their numbers: who else knows them may still close them."""
+    """Point descriptors at /dev/null; others who know their numbers may still close them."""
     numbers = set(fds)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in numbers - {null}:
@@ -77,7 +77,7 @@ def end_agent(run: str, node_rank: int) -> None:
 
 
 def end_all(run: str, node_rank: int) -> List[int]:
-    """Kill what is left of a pod; gives the pids that would not die."""
+    """Kill what is left of a pod; returns the pids that outlived it."""
     deadline = time.monotonic() + KILL_LIMIT
     while True:
         left, _ = reaper.kill_all(run, node_rank, set())

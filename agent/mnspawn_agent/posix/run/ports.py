@@ -15,13 +15,12 @@ class HeldPorts:
     """Sockets that are bound and do nothing else: nobody can connect, nobody else can bind.
 
     Between the release and the worker's own bind a port looks free, and a worker may never bind its own. So each port
-    also has a mark, a name that other agents of the host (of its network, whoever runs them) find taken as long as we
-    live.
+    also has a claim, a name that all other agents in the host's network find taken for as long as we live.
     """
 
     def __init__(self) -> None:
         self._held: Dict[int, List[socket.socket]] = {}
-        self._marks: Dict[int, socket.socket] = {}
+        self._claims: Dict[int, socket.socket] = {}
 
     def hold(self, port: int, is_used_again: bool = False) -> bool:
         """Mark and bind one port on all addresses; False when it is taken.
@@ -30,8 +29,8 @@ class HeldPorts:
             is_used_again: connections of an earlier server that the kernel keeps for a minute (TIME_WAIT) don't make it
                 taken. A worker can then bind it only as servers do, with SO_REUSEADDR.
         """
-        mark = _mark(port)
-        if mark is None:
+        claim = _claim(port)
+        if claim is None:
             return False
         bound: List[socket.socket] = []
         for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
@@ -49,12 +48,12 @@ class HeldPorts:
                 sock.close()
                 if family == socket.AF_INET6 and error.errno in (97, 99):  # EAFNOSUPPORT, EADDRNOTAVAIL: disabled
                     continue
-                for other in [mark] + bound:
+                for other in [claim] + bound:
                     other.close()
                 return False
             bound.append(sock)
         self._held[port] = bound
-        self._marks[port] = mark
+        self._claims[port] = claim
         return True
 
     def hold_exactly(self, port: int) -> int:
@@ -85,25 +84,25 @@ class HeldPorts:
         return list(row)
 
     def _let_go(self, port: int) -> None:
-        for sock in [self._marks.pop(port)] + self._held.pop(port):
+        for sock in [self._claims.pop(port)] + self._held.pop(port):
             sock.close()
 
     def release(self) -> None:
-        """Give all ports to the workers; the marks stay."""
+        """Give all ports to the workers; the claims stay."""
         for bound in self._held.values():
             for sock in bound:
                 sock.close()
         self._held.clear()
 
     def close(self) -> None:
-        """Give ports and marks back."""
+        """Give ports and claims back."""
         self.release()
-        for mark in self._marks.values():
-            mark.close()
-        self._marks.clear()
+        for claim in self._claims.values():
+            claim.close()
+        self._claims.clear()
 
 
-def _mark(port: int) -> Optional[socket.socket]:
+def _claim(port: int) -> Optional[socket.socket]:
     """A name in the host's network namespace that one process can have, without a file; None when another has it."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:

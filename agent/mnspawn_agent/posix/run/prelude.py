@@ -1,4 +1,4 @@
-"""Runs a host's prelude: before the start to see what it leaves, then in front of every worker. Looks nothing up."""
+"""Runs a host's prelude: once before the start, to see what it leaves, then before every worker."""
 
 import fcntl
 import os
@@ -55,11 +55,11 @@ REPORT = (
 
 
 class PreludeFailed(Exception):
-    """It did not come to its end; the text says how, and what it printed last."""
+    """The prelude ended early or not at all; the text has the reason and its last output."""
 
 
 class Left(NamedTuple):
-    """What a prelude leaves to the program behind it."""
+    """Environment and folder after a prelude."""
 
     environ: Dict[str, str]
     folder: str
@@ -84,21 +84,21 @@ def rehearse(
     end_all: Callable[[], object],
     limit: float = LIMIT,
 ) -> Left:
-    """Run a prelude once, without a program behind it.
+    """Run a prelude once, without a program.
 
     Args:
         folder: to begin in.
-        meanwhile: called now and then; False when nobody waits for the result any more.
-        end_all: ends what the prelude has left in the background, where that has left its process group.
+        meanwhile: called now and then; returns False to give up.
+        end_all: ends what the prelude has left running outside its process group.
         limit: seconds.
 
     Raises:
         PreludeFailed: it ended early or not at all.
     """
-    said_in, said_out = os.pipe()
+    printed_in, printed_out = os.pipe()
     left_in, left_out = os.pipe()
     os.set_inheritable(left_out, True)
-    for fd in (said_in, left_in):  # read without waiting once the shell has ended
+    for fd in (printed_in, left_in):  # read without waiting once the shell has ended
         fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)
     if sys.platform.startswith("linux"):
         libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)  # so that end_all finds what it leaves
@@ -107,18 +107,18 @@ def rehearse(
     status: Optional[int] = None
     pid = 0
     try:
-        pid = spawner.spawn(argv, given, folder, said_out, said_out)
-        os.close(said_out)
+        pid = spawner.spawn(argv, given, folder, printed_out, printed_out)
+        os.close(printed_out)
         os.close(left_out)
-        said_out = left_out = -1
-        status = _follow(pid, {said_in: said, left_in: left}, meanwhile, time.monotonic() + limit)
+        printed_out = left_out = -1
+        status = _follow(pid, {printed_in: said, left_in: left}, meanwhile, time.monotonic() + limit)
     except (OSError, spawner.SpawnError) as error:
         raise PreludeFailed("the prelude's shell could not be started: %s" % error)
     finally:
         if pid:
             _end(pid, status is None)
             end_all()
-        for fd in (said_in, said_out, left_in, left_out):
+        for fd in (printed_in, printed_out, left_in, left_out):
             if fd >= 0:
                 os.close(fd)
     if status is None:
@@ -211,7 +211,7 @@ def _shown(said: bytearray) -> str:
 
 def _advice(status: int, has_spoken: bool) -> str:
     if os.WIFEXITED(status) and os.WEXITSTATUS(status) and not has_spoken:
-        return "\na command in it failed: write `|| true` behind one whose failure does not matter"
+        return "\na command in it failed: write `|| true` after one whose failure does not matter"
     if os.WIFEXITED(status) and os.WEXITSTATUS(status) == NOT_FOUND:
         return "\nit runs in bash (sh where there is none), not in a login shell: %s" % LOGIN
     return ""

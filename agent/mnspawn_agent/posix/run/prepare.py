@@ -13,7 +13,7 @@ from . import limits, ports, prelude, programs, reaper
 
 Message = Dict[str, Any]
 
-SLOW = 3.0  # seconds; what takes longer is told
+SLOW = 3.0  # seconds; what takes longer is reported
 BLOCK = 1 << 20
 
 
@@ -59,7 +59,7 @@ class Preparation:
     """What PREPARE asked for and what came of it. `reasons` is not empty when the host refuses.
 
     Args:
-        spare: pids that are ours but no part of the pod.
+        spare: pids that a sweep spares: the guardian's.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Preparation:
         self.python = sys.executable or "python3"
         self.files: List[str] = []
         self.missing: Dict[int, Incoming] = {}
-        if self._run_prelude():  # else what follows would be told of an environment that nobody wanted
+        if self._run_prelude():  # else the rest would be checked in the wrong environment
             self.python = self._find_python()
             self._find_command()
             self._check_room()
@@ -102,10 +102,10 @@ class Preparation:
         return home if os.path.isdir(home) and os.access(home, os.X_OK) else "/"
 
     def _draft_environment(self) -> Dict[str, str]:
-        """A worker's, as far as it is known by now: ports and addresses may still change."""
+        """A worker's environment as far as it is known by now: ports and addresses may still change."""
         environ = without(os.environ, self.message["unset"])
         environ.update(self.message["env"])
-        environ.update(reaper.mark_of(self.run, self.node_rank))
+        environ.update(reaper.tags_of(self.run, self.node_rank))
         return environ
 
     def _run_prelude(self) -> bool:

@@ -1,4 +1,4 @@
-"""Tries whether other hosts' data addresses answer. Nothing listens for it: a refusal is an answer, too."""
+"""Tries whether other hosts' data addresses answer. Nothing needs to listen there: a refusal is an answer."""
 
 import errno
 import os

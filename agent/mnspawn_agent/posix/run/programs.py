@@ -37,7 +37,7 @@ def of_environment(
     """The interpreter that PATH leads to once a prelude has run; ours where that is none for us and always was.
 
     Args:
-        before, after: environments in front of the prelude and behind it.
+        before, after: environments before and after the prelude.
         folder: that relative entries of PATH start from.
     """
     own = sys.executable or "python3"
@@ -73,14 +73,14 @@ def problem_with(
 
 
 def version_of(python: str, meanwhile: Callable[[], object], environ: Optional[Dict[str, str]] = None) -> str:
-    """Its minor version ("3.11"), "no Python" when it doesn't tell; `meanwhile` is called while it starts."""
+    """Its minor version ("3.11"), or "no Python"; `meanwhile` is called while it starts."""
     if os.path.abspath(python) == os.path.abspath(sys.executable or ""):
         return "%d.%d" % sys.version_info[:2]
     return _ask(python, ASK, meanwhile, environ)
 
 
 def _ask(python: str, code: str, meanwhile: Callable[[], object], environ: Optional[Dict[str, str]]) -> str:
-    """What it says to a line of code, or why it says nothing."""
+    """What it prints for a line of code, or why it prints nothing."""
     import subprocess  # late: most runs ask nobody
 
     try:

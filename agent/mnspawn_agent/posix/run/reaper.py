@@ -1,6 +1,6 @@
-"""Finds and ends what belongs to one pod, and nothing else: its descendants, and processes that carry its mark.
+"""Finds and ends what belongs to one pod, and nothing else: its descendants, and processes that carry its tags.
 
-The mark is the run's id and the pod's node_rank in a process's environment, since several pods of one run can share a
+The tags are the run's id and the pod's node_rank in a process's environment, since several pods of one run can share a
 machine. A process is signalled only when it is ours by one of the two signs at that moment.
 """
 
@@ -14,7 +14,7 @@ LOOKS = 10_000  # two or three would do, if processes ended only between two loo
 CHASE = 0.1  # seconds to run after processes that replace themselves faster than /proc can be read
 
 
-def mark_of(run: str, node_rank: int) -> Dict[str, str]:
+def tags_of(run: str, node_rank: int) -> Dict[str, str]:
     """The variables by which a pod's processes are known."""
     return {"MNSPAWN_RUN_ID": run, "MNSPAWN_NODE_RANK": str(node_rank)}
 
@@ -26,12 +26,12 @@ def find(run: str, node_rank: int, spare: Set[int]) -> List[int]:
         run: may be "" when no run is known yet: then only descendants count.
         spare: pids that are ours but no part of the pod (agent, guardian).
     """
-    wanted = _lines_of(run, node_rank) if run else set()
+    wanted = _lines_of(run, node_rank)
     children: Dict[int, List[int]] = {}
     found: Set[int] = set()
     for pid, parent in _living():
         children.setdefault(parent, []).append(pid)
-        if wanted and wanted <= _environment_of(pid):
+        if run and wanted <= _environment_of(pid):
             found.add(pid)
     queue = list(children.get(os.getpid(), ()))
     while queue:
@@ -42,13 +42,12 @@ def find(run: str, node_rank: int, spare: Set[int]) -> List[int]:
 
 
 def find_each(pods: Sequence[Tuple[str, int]]) -> Dict[Tuple[str, int], List[int]]:
-    """Pids of living processes that carry the marks of pods (run, node_rank): one look at /proc for all of them."""
-    wanted = [(pod, _lines_of(*pod)) for pod in pods]
+    """Pids of living processes that carry the tags of pods (run, node_rank), after one look at /proc for all pods."""
     found: Dict[Tuple[str, int], List[int]] = {pod: [] for pod in pods}
     for pid, _ in sorted(_living()) if pods else ():
         lines = _environment_of(pid) if pid != os.getpid() else set()
-        for pod, own in wanted:
-            if own <= lines:
+        for pod in pods:
+            if _lines_of(*pod) <= lines:
                 found[pod].append(pid)
     return found
 
@@ -79,7 +78,7 @@ def _environment_of(pid: int) -> Set[bytes]:
 
 
 def _lines_of(run: str, node_rank: int) -> Set[bytes]:
-    return {("%s=%s" % item).encode("ascii") for item in mark_of(run, node_rank).items()}
+    return {("%s=%s" % item).encode("ascii") for item in tags_of(run, node_rank).items()}
 
 
 def send(pids: List[int], name: str) -> Set[int]:

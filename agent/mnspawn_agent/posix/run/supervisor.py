@@ -1,4 +1,4 @@
-"""Drives one pod: prepares, spawns, reaps, signals, sweeps, and tells the controller. The machine decides."""
+"""Drives one pod: prepares, spawns, reaps, signals, sweeps, reports to the controller. Decisions are core/pod.py's."""
 
 import errno
 import json
@@ -30,10 +30,10 @@ class Supervisor:
 
     Args:
         send: queues a message to the controller.
-        guardian: pid that is ours but no part of the pod.
+        guardian: pid of the guardian, which a sweep spares.
         root: folder that holds run directories.
         meanwhile: called now and then while something takes long.
-        starter: starts workers: the module spawner, or what does the same.
+        starter: the module spawner, or an object with its functions `spawn` and `settle`.
     """
 
     def __init__(
@@ -69,18 +69,18 @@ class Supervisor:
     def _now(self) -> float:
         return time.monotonic()
 
-    def say(self, kind: str, **fields: Any) -> None:
-        """Tell the controller, and whoever looks into the run folder later."""
+    def report(self, kind: str, **fields: Any) -> None:
+        """Send a message to the controller and add it to the journal."""
         message = messages.make(kind, **fields)
         try:
             self._prepared.folder.append_journal(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
-        except OSError as error:  # told with the next exit; the pod itself must go on, also without its folder
+        except OSError as error:  # reported with the next exit; the pod goes on, even without its folder
             self._is_disk_full = self._is_disk_full or error.errno in (errno.ENOSPC, errno.EDQUOT)
         self._send(message)
 
     # -- before the start ------------------------------------------------------------------------------------------
     def take_blob(self, blob: int, chunk: bytes) -> None:
-        """A piece of a file that was missing."""
+        """Store a piece of a missing file."""
         if self._prepared.missing:
             self._prepared.take_blob(blob, chunk)
             if not self._prepared.missing:
@@ -92,7 +92,7 @@ class Supervisor:
             self._send(messages.make(messages.REFUSED, reasons=native.outward(prepared.reasons)))
             return
         self._write_status("prepared")
-        self.say(
+        self.report(
             messages.PREPARED,
             ports=prepared.ports,
             extra_ports=prepared.extra_ports,
@@ -106,7 +106,7 @@ class Supervisor:
 
     # -- workers --------------------------------------------------------------------------------------------------
     def start(self, message: Dict[str, Any]) -> None:
-        """Give the ports free and start every worker."""
+        """Release the ports and start every worker."""
         prepared, pod = self._prepared, self.pod
         if pod.state is not PodState.PREPARED or prepared.reasons:
             return  # stopped meanwhile, or refused
@@ -118,7 +118,7 @@ class Supervisor:
                 self._notice("%s can't be written: %s" % (name, error))
         base = without(os.environ, native.inward(message["unset"]))
         base.update(native.inward(message["env"]))
-        base.update(reaper.mark_of(prepared.run, prepared.node_rank))
+        base.update(reaper.tags_of(prepared.run, prepared.node_rank))
         for problem in torch_files.lock_problems(base):
             self._notice(problem)
         prepared.held.release()
@@ -158,13 +158,13 @@ class Supervisor:
                 os.close(fd)
 
     def _open_streams(self, rank: int, outputs: List[int]) -> List[str]:
-        """Make a rank's spool files; gives their paths and adds their descriptors to `outputs`. Raises OSError."""
+        """Make a rank's spool files; returns their paths and adds their descriptors to `outputs`. Raises OSError."""
         message, paths = self._prepared.message, []
         for stream, suffix in STREAMS if message["has_results"] else STREAMS[:2]:
             path, fd = self._prepared.folder.open_stream(rank, suffix)
             outputs.append(fd)
             if stream == RESULT:
-                self.spools.add(Spool(rank, stream, path))  # all of it counts, when it came interests nobody
+                self.spools.add(Spool(rank, stream, path))  # without time stamps: results need none
             else:
                 self.spools.add(Spool(rank, stream, path, message["log_cap"], MarkWriter(path)))
             paths.append(path)
@@ -174,15 +174,15 @@ class Supervisor:
         now = self._now()
         self.pod.spawned(rank, pid, now)
         self._ranks_by_pid[pid] = rank
-        self.say(messages.STARTED, rank=rank, pid=pid, at=now)
+        self.report(messages.STARTED, rank=rank, pid=pid, at=now)
 
     def _note_not_started(self, rank: int, error: str) -> None:
         self.pod.spawn_failed(rank)
         self._errors[rank] = error = native.outward(error)
-        self.say(messages.NOT_STARTED, rank=rank, at=self._now(), error=error)
+        self.report(messages.NOT_STARTED, rank=rank, at=self._now(), error=error)
 
     def _fork(self, workers: List[Dict[str, Any]], argv: List[str], base: Dict[str, str]) -> None:
-        """Let one interpreter become all workers; they count as started when it has made them."""
+        """Start one interpreter that forks all workers; they count as started once it has."""
         server = forkserver.ForkServer(self._prepared.folder.path)
         outputs: List[int] = []
         try:
@@ -190,7 +190,7 @@ class Supervisor:
                 paths = self._open_streams(worker["rank"], outputs)
                 own = {RESULT_VARIABLE: paths[-1]} if len(paths) >= RESULT else {}
                 server.add(worker["rank"], dict(worker["env"], **own), paths)
-            # what is said while it imports stands before the first worker's own output
+            # what it prints while it imports precedes the first worker's own output
             server.start(*self._prepared.command_of(argv + [forkserver.ARGUMENT], base), outputs[0], outputs[1])
         except (OSError, spawner.SpawnError) as error:
             server.close()
@@ -203,7 +203,7 @@ class Supervisor:
                 os.close(fd)
 
     def _take_forks(self, server: forkserver.ForkServer, ended: Dict[int, int]) -> Dict[int, int]:
-        """Learn the workers' pids once the server has ended; gives the ends that came meanwhile."""
+        """Once the server has ended: note the workers' pids; returns the exits that were reaped before."""
         if not server.take(ended):
             return {}
         self._forks = None
@@ -217,7 +217,7 @@ class Supervisor:
         return kept
 
     def reap(self) -> None:
-        """Take note of everything that has ended."""
+        """Reap everything that has ended."""
         if not self._ranks_by_pid and self._forks is None:
             return
         ended = dict(reaper.reap())
@@ -237,9 +237,9 @@ class Supervisor:
         self._act()
 
     def stop_for(self, reason: str, grace: float, is_orphaned: bool = False) -> None:
-        """Stop because somebody on the host asks for it; the controller learns the reason first."""
+        """Stop at the request of somebody on the host, after reporting the reason."""
         if self.pod.state is not PodState.DONE:
-            self.say(messages.STOPPING, reason=reason, grace=grace, is_orphaned=is_orphaned)
+            self.report(messages.STOPPING, reason=reason, grace=grace, is_orphaned=is_orphaned)
             self._stopped_for = self._stopped_for or ("orphaned" if is_orphaned else "asked")
         self.stop(grace)
 
@@ -259,18 +259,18 @@ class Supervisor:
         self._act()
 
     def _act(self) -> None:
-        """Do what the machine decided, until it has no more to say."""
+        """Carry out what the machine decides."""
         actions = self.pod.actions()
         while actions:
             for action in actions:
                 if isinstance(action, SendSignal):
                     reaper.send_to_group(action.pgid, action.signal)
                 elif isinstance(action, Ended):
-                    self._tell_exit(action.rank)
+                    self._report_exit(action.rank)
                 elif isinstance(action, Sweep):
                     self._sweep(action.signal)
                 elif isinstance(action, Finished):
-                    self._tell_done(action)
+                    self._report_done(action)
             actions = self.pod.actions()
 
     def _sweep(self, signal_name: str) -> None:
@@ -284,8 +284,8 @@ class Supervisor:
                 reaper.send(left, signal_name)
         self.pod.swept(left, self._now(), refused)
 
-    # -- what the controller is told -------------------------------------------------------------------------------
-    def _tell_exit(self, rank: int) -> None:
+    # -- reports ---------------------------------------------------------------------------------------------------
+    def _report_exit(self, rank: int) -> None:
         worker = self.pod.workers[rank]
         now = self._now()
         sizes: List[List[int]] = []
@@ -294,11 +294,11 @@ class Supervisor:
         if problem:
             self._notice(problem)
         for spool in self.spools.of(rank):
-            self.spools.mark(spool)
+            self.spools.queue(spool)
             sizes.append([spool.stream, spool.size])
             if spool.stream == STDERR:
                 tail = tail_of(spool.path)
-        self.say(
+        self.report(
             messages.EXITED,
             rank=rank,
             pid=worker.pid,
@@ -316,7 +316,7 @@ class Supervisor:
         self._leave_output(rank)
 
     def mute(self, streams: List[int]) -> None:
-        """Nobody reads these streams any more; what they hold stays in its files."""
+        """Leave these streams in their files: the controller no longer reads them."""
         self.spools.muted = self.spools.muted | frozenset(streams)
         if self.pod.state is PodState.DONE:
             self._leave_output(None)
@@ -325,12 +325,12 @@ class Supervisor:
         for spool, offset, count in self.spools.leave(rank):
             self._send(messages.make(messages.LEFT, rank=spool.rank, stream=spool.stream, offset=offset, count=count))
 
-    def _tell_done(self, finished: Finished) -> None:
+    def _report_done(self, finished: Finished) -> None:
         self._leave_output(None)
-        self.spools.mark_all()
+        self.spools.queue_all()
         leftovers = reaper.why_alive(finished.leftovers)
         self._write_status("done", leftovers=leftovers)
-        self.say(
+        self.report(
             messages.DONE,
             leftovers=[list(leftover) for leftover in leftovers],
             swept=finished.swept,
@@ -366,10 +366,10 @@ class Supervisor:
             self._notice("status can't be written: %s" % error)
 
     def _notice(self, text: str) -> None:
-        self.say(messages.NOTICE, text=native.outward(text))
+        self.report(messages.NOTICE, text=native.outward(text))
 
     def close(self, keep: bool) -> None:
-        """Give everything back; the run folder stays when `keep`."""
+        """Release everything; the run folder stays if `keep`."""
         if self._forks is not None:
             self._forks.close()
         self.spools.close()

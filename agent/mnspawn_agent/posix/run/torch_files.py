@@ -11,13 +11,13 @@ from ..files import rundir
 
 VARIABLE = "TORCHELASTIC_ERROR_FILE"
 MOST = 4 << 20  # bytes of a file: its traceback may have thousands of calls
-LONGEST = 4000  # characters that are told; the rank's stderr has the rest
+LONGEST = 4000  # characters that are reported; the rank's stderr has the rest
 LOCKS = 1000  # extensions that are looked at
-LOCKS_TOLD = 4
+LOCKS_REPORTED = 4
 
 
 class Unusable(Exception):
-    """There is a file, and it does not say what it should; the text says why."""
+    """The file is not what torch writes; the text has the reason."""
 
 
 class Recorded:
@@ -27,14 +27,14 @@ class Recorded:
         self._paths: Dict[int, str] = {}
 
     def expect(self, workers: Sequence[Dict[str, Any]], folder: str) -> None:
-        """Learn the paths. A file that the user has chosen is the user's own, and may be of another run."""
+        """Note the paths. A path that the user chose is left alone: it may belong to another run."""
         for worker in workers:
             path = worker["env"].get(VARIABLE, "")
             if os.path.dirname(path) == folder:
                 self._paths[worker["rank"]] = path
 
     def of(self, rank: int) -> Tuple[Optional[str], str]:
-        """What a rank has recorded, and why that can't be used if it can't."""
+        """Returns (what a rank recorded or None, why it can't be used or "")."""
         path = self._paths.get(rank)
         try:
             return read(path) if path else None, ""
@@ -76,7 +76,7 @@ def read(path: str) -> Optional[str]:
 
 
 def lock_problems(env: Dict[str, str]) -> List[str]:
-    """What to tell of ranks that will have this environment, before they start.
+    """Warnings about torch's locks for ranks with this environment.
 
     torch makes a file `lock` while it builds or loads an extension (torch.utils.file_baton), which DeepSpeed does when
     it starts, and keeps it open meanwhile. Nobody removes it when that process is killed.
@@ -91,6 +91,6 @@ def lock_problems(env: Dict[str, str]) -> List[str]:
     return [
         "%s: no process of this host holds this lock, and ranks that need the extension there wait for it for ever;"
         " remove it, unless another host shares the folder and builds there" % path
-        for path in itertools.islice(left, LOCKS_TOLD)
+        for path in itertools.islice(left, LOCKS_REPORTED)
         if os.path.exists(path)  # else its holder ended meanwhile, as it should
     ]
