@@ -66,11 +66,10 @@ class Values:
 class GroupDraft:
     """A group's own hosts, child groups and values."""
 
-    __slots__ = ("children", "hosts", "name", "origin", "values")
+    __slots__ = ("children", "hosts", "name", "values")
 
-    def __init__(self, name: str, origin: Origin | None) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.origin = origin
         self.hosts: dict[str, None] = {}
         self.children: dict[str, Origin | None] = {}
         self.values = Values()
@@ -117,7 +116,7 @@ class Draft:
         known = self.groups.get(name)
         if known is None:
             names.check_group(name, place)
-            known = self.groups[name] = GroupDraft(name, place)
+            known = self.groups[name] = GroupDraft(name)
         return known
 
     def finish(self) -> Inventory:
@@ -154,7 +153,6 @@ class Draft:
                 group.name,
                 tuple(sorted(members[group.name], key=position.__getitem__)),
                 tuple(group.children),
-                group.origin,
             )
             for group in self.groups.values()
             if group.name != ALL

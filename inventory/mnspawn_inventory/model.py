@@ -152,7 +152,6 @@ class Group:
     name: str
     hosts: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
-    origin: Origin | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,6 @@ class Word:
     text: str
     place: Origin
 
-    def part(self, start: int, end: int | None = None) -> "Word":
-        return Word(self.text[start:end], self.place.moved(start))
-
 
 @dataclass(frozen=True, slots=True)
 class Text:

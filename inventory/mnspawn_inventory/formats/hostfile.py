@@ -1,6 +1,6 @@
 """Reads hostfiles: plain lists, `h slots=N` (Open MPI, DeepSpeed, Horovod), `h:N` (Horovod, MPICH), node files."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mnspawn_inventory import fields, names, nodeset
@@ -9,8 +9,17 @@ from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.expression import port_of
 from mnspawn_inventory.text import Line, Text, Word
 
-_FirstWord = tuple[str | None, list[str], int | None, str | None]  # user, names, port, slots
-_Setting = tuple[str, str, str, Origin]  # key, the field that it sets, value and its place
+_Setting = tuple[str, str, Origin]  # the field that a key sets ("" if it is ignored), its value and place
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line: hosts that share slots and settings."""
+
+    endpoints: tuple[names.Endpoint, ...]
+    slots: str | None
+    settings: tuple[_Setting, ...]
+    place: Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,46 +79,45 @@ def read(
     for line in text.lines():
         if line.text.startswith("#include "):
             draft.notes.append(f"{line.place()}: read as a comment; pdsh would include another file here")
-    reader = _Reader(draft, rules, names_in(text, dialect) if known is None else known)
-    for words in _lines(text, rules):
-        reader.read_host(words)
+    entries = _entries(text, rules)
+    reader = _Reader(draft, rules, _names(entries) if known is None else known)
+    for entry in entries:
+        reader.read_entry(entry)
     reader.count_up()
 
 
 def names_in(text: Text, dialect: str = "hostfile") -> dict[names.Endpoint, str]:
     """The names of the hosts of a file, unique for hosts of the same address (see `Host.name`)."""
-    rules = DIALECTS[dialect]
-    found: dict[names.Endpoint, None] = {}
-    for words in _lines(text, rules):
-        host = _host(words[0], rules, _has_slots(words))
-        found.update(dict.fromkeys(_endpoints(host, [_setting(word, rules) for word in words[1:]])))
-    return names.unique_names(found)
+    return _names(_entries(text, DIALECTS[dialect]))
 
 
-def _lines(text: Text, rules: Dialect) -> Iterator[list[Word]]:
-    """The words of each line that is not empty."""
+def _names(entries: Iterable[Entry]) -> dict[names.Endpoint, str]:
+    return names.unique_names(endpoint for entry in entries for endpoint in entry.endpoints)
+
+
+def _entries(text: Text, rules: Dialect) -> list[Entry]:
+    """The entry of each line that is not empty."""
+    found = []
     for line in text.lines():
         line = line.without_comment()
         if rules.has_slashes:
             line = Line(line.source, line.number, line.text.split("//", 1)[0])
-        words = line.words()
-        if words:
-            yield _joined(words) if rules.blanks_around_equals else words
+        if words := line.words():
+            found.append(_entry(_joined(words) if rules.blanks_around_equals else words, rules))
+    return found
 
 
-def _endpoints(host: _FirstWord, settings: Sequence[_Setting]) -> list[names.Endpoint]:
-    """The hosts of a line, with the line's user and port."""
-    user, found, port, _ = host
-    for _, field, raw, place in settings:
+def _entry(words: Sequence[Word], rules: Dialect) -> Entry:
+    has_slots = any(word.text.startswith("slots=") for word in words[1:])
+    user, hosts, port, slots = _first_word(words[0], rules, has_slots)
+    settings = tuple(_setting(word, rules) for word in words[1:])
+    for field, raw, place in settings:
         if field == "user":
             user = names.check_user(raw, place)
         elif field == "port":
             port = names.check_port(raw, place)
-    return [names.Endpoint(name, user, port) for name in found]
-
-
-def _has_slots(words: Sequence[Word]) -> bool:
-    return any(word.text.startswith("slots=") for word in words[1:])
+    endpoints = tuple(names.Endpoint(host, user, port) for host in hosts)
+    return Entry(endpoints, slots, settings, words[0].place)
 
 
 def _joined(words: list[Word]) -> list[Word]:
@@ -132,30 +140,27 @@ class _Reader:
         self._given: dict[str, int] = {}  # slots as written
         self._bare: dict[str, int] = {}  # lines without slots
 
-    def read_host(self, words: list[Word]) -> None:
+    def read_entry(self, entry: Entry) -> None:
         """Read one line."""
-        user, found, port, slots = _host(words[0], self.rules, _has_slots(words))
-        settings = [_setting(word, self.rules) for word in words[1:]]
-        most = next((raw for _, field, raw, _ in settings if field == "max_slots"), None)
-        for _, field, raw, place in settings:
+        most = next((raw for field, raw, _ in entry.settings if field == "max_slots"), None)
+        for field, raw, place in entry.settings:
             if field == "max_slots":
                 fields.slots(raw, place)
-        if slots is None and most is not None and not any(field == "slots" for _, field, _, _ in settings):
-            slots = most  # as Open MPI has it
-        for endpoint in _endpoints((user, found, port, slots), settings):
+        has_slots = any(field == "slots" for field, _, _ in entry.settings)
+        slots = most if entry.slots is None and not has_slots else entry.slots  # as in Open MPI
+        for endpoint in entry.endpoints:
             name = self._known.get(endpoint, endpoint.host)
-            self._check_repeat(name, words[0].place)
-            values = self._draft.host(name, words[0].place)
+            self._check_repeat(name, entry.place)
+            values = self._draft.host(name, entry.place)
             self._lines[name] = self._lines.get(name, 0) + 1
-            if slots is None and not any(field == "slots" for _, field, _, _ in settings):
+            if slots is None and not has_slots:
                 self._bare[name] = self._bare.get(name, 0) + 1
-            if user is not None:
-                values.set("user", user, words[0].place)
-            if port is not None:
-                values.set("port", port, words[0].place)
+            for field, value in (("user", endpoint.user), ("port", endpoint.port)):
+                if value is not None:
+                    values.set(field, value, entry.place)
             if slots is not None:
-                self._count(name, slots, words[0].place)
-            for _, field, raw, place in settings:
+                self._count(name, slots, entry.place)
+            for field, raw, place in entry.settings:
                 if field == "slots":
                     self._count(name, raw, place)
                 elif field:
@@ -190,7 +195,7 @@ class _Reader:
         self._draft.host(name, None).set("slots", number, place)
 
 
-def _host(word: Word, rules: Dialect, has_slots: bool) -> _FirstWord:
+def _first_word(word: Word, rules: Dialect, has_slots: bool) -> tuple[str | None, list[str], int | None, str | None]:
     """The user, names, port and slots of the first word."""
     if word.text[:6].lower() == "ssh://":
         endpoint = names.parse_endpoint(word.text, word.place)
@@ -220,14 +225,14 @@ def _host(word: Word, rules: Dialect, has_slots: bool) -> _FirstWord:
 
 
 def _setting(word: Word, rules: Dialect) -> _Setting:
-    """The key, the field that it sets, the value and its place."""
+    """The field that a word sets, the value and its place."""
     key, equals, raw = word.text.partition("=")
     if not equals or not key or not raw:
         hint = "write key=value without blanks around '='" if word.text in rules.keys or "=" in word.text else None
         raise InventoryError("not a setting", place=word.place, found=word.text, expected="key=value", hint=hint)
     if key not in rules.keys:
         raise unknown_key(key, rules.keys, word.place)
-    return key, rules.keys[key], raw, word.place.moved(len(key) + 1)
+    return rules.keys[key], raw, word.place.moved(len(key) + 1)
 
 
 def read_repeated(text: Text, draft: Draft) -> None:
