@@ -56,7 +56,7 @@ def _refuse_empty(environ: Mapping[str, str]) -> None:
                 "the variable is set, but empty",
                 place=Origin(name),
                 expected=expected,
-                hint=f"start mnspawn inside the job, or unset {name} and name the hosts by --hosts",
+                hint=f"start mnspawn inside the job, or unset {name} and name the hosts with --hosts",
             )
 
 
@@ -189,7 +189,7 @@ def _paddle(environ: Mapping[str, str]) -> Draft | None:
             place=Origin("PADDLE_TRAINER_ID"),
             found=environ["PADDLE_TRAINER_ID"],
             expected="0",
-            hint="start mnspawn on the first pod only, or name the hosts by --hosts",
+            hint="start mnspawn on the first pod only, or name the hosts with --hosts",
         )
     draft = Draft("PADDLE_TRAINERS", "paddle")
     add_addresses(environ["PADDLE_TRAINERS"], draft, Origin("PADDLE_TRAINERS"))

@@ -217,7 +217,9 @@ def _with_name(
         found, where = settings.get(field, (value, place))
         if found != value:
             expected = f"{value}, as in its name"
-            raise InventoryError(f"another {field} than {name} has", place=where, found=str(found), expected=expected)
+            raise InventoryError(
+                f"the {field} contradicts the name {name}", place=where, found=str(found), expected=expected
+            )
         completed[field] = (value, where)
     return completed
 

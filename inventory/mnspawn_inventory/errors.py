@@ -72,7 +72,7 @@ class InventoryError(Exception):
 
 def listed_twice(name: str, place: Origin | None) -> InventoryError:
     """The error for a host that a list has twice."""
-    return InventoryError("a host is named twice", place=place, found=name, expected="each host once")
+    return InventoryError("a host is listed twice", place=place, found=name)
 
 
 def for_shell(path: str | os.PathLike[str]) -> str:

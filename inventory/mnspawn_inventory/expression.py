@@ -87,7 +87,7 @@ def _pieces(text: str, place: Origin | None) -> list[tuple[str, str]]:
         if not piece:
             if operator in "!&^" or (char in "!&^" and index < len(text)):
                 raise InventoryError(
-                    f"nothing beside {char if operator == ',' else operator!r}", place=place, found=text
+                    f"nothing next to {char if operator == ',' else operator!r}", place=place, found=text
                 )
             raise InventoryError(
                 "an empty host name", place=place, found=text, expected="host names, separated by commas"

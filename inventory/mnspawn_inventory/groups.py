@@ -38,7 +38,7 @@ def depths(children: Children) -> dict[str, int]:
     for name in children:
         if name not in found:
             _, place = next(pair for pair in parents[name] if pair[0] not in found)
-            raise InventoryError("the group contains itself", place=place, found=name, expected="no circle of groups")
+            raise InventoryError("the group contains itself", place=place, found=name, expected="no cycle of groups")
     return found
 
 

@@ -88,7 +88,7 @@ def check_name(text: str, place: Origin | None) -> str:
     endpoint = parse_endpoint(text, place)
     if not _is_url(text) and _could_be_slots(endpoint):
         raise InventoryError(
-            "not a host name", place=place, found=text, hint=f"slots are a setting, a low port is written ssh://{text}"
+            "not a host name", place=place, found=text, hint=f"slots are a setting; write a low port as ssh://{text}"
         )
     return label_of(endpoint)
 

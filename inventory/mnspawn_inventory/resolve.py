@@ -111,7 +111,7 @@ def _check_usable(hosts: tuple[Host, ...]) -> None:
         problem = unusable[0].problem
         assert problem is not None
         problem.hint = (
-            f"write the value out, or leave hosts out that need it: --exclude '{fold(h.name for h in unusable)}'"
+            f"write the value itself, or leave out the hosts that need it: --exclude '{fold(h.name for h in unusable)}'"
         )
     for host in unusable:
         host.check_usable()

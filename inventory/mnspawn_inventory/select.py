@@ -262,7 +262,7 @@ def _drop(host: Host, operands: list[Operand] | None, place: Origin) -> Host | N
             f"the devices of {host.name} are not known",
             place=place,
             expected="slots or devices of this host in the inventory",
-            hint="name the devices that shall be used by --include",
+            hint="choose devices with --include",
         )
     left = tuple(position for position in present if position not in devices)
     return _with_devices(host, left, place) if left else None

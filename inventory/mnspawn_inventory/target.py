@@ -113,7 +113,7 @@ def replace_text(path: Path, before: str, after: str) -> None:
 
     def changed(now: str) -> str:
         if decode(now.encode(), str(path)).content != before:
-            raise InventoryError("the file was changed meanwhile", place=Origin(str(path)), hint="edit it again")
+            raise InventoryError("the file was changed in the meantime", place=Origin(str(path)), hint="edit it again")
         return after
 
     edit(path, changed)

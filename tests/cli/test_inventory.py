@@ -159,7 +159,7 @@ def test_import_does_not_overwrite_unless_asked(run: Run, own: Path) -> None:
     before = own.read_text()
     ran = run("import", str(SAMPLES / "ansible.yml"))
     assert ran.status == 2
-    assert "gpu01 is there with another address" in ran.err
+    assert "gpu01 already exists with another address" in ran.err
     assert "hint: --update" in ran.err
     assert own.read_text() == before
     assert run("import", str(SAMPLES / "ansible.yml"), "--update").status == 0
@@ -301,7 +301,7 @@ def test_files_of_every_format_are_edited_by_hand(name: str, run: Run, editor: C
     [
         ("exit 3", "the editor ended with status 3", False),
         ("kill -9 $$", "the editor ended by signal 9", False),
-        ('rm "$2"', "the editor took the file away", False),
+        ('rm "$2"', "the editor removed the file", False),
         ("printf 'a\\377\\n' > \"$2\"", "hosts:1:2: not UTF-8 text", True),
         ("echo 'a slots=x' > \"$2\"", "hosts:1:9: not a number of slots", True),
     ],

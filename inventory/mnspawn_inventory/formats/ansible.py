@@ -142,7 +142,7 @@ def _compare_groups(
                 is_plain = isinstance(value, str | int) and isinstance(kept, str | int)
                 has, had = (f" {kept!r}", f" {value!r}") if is_plain else (" that", " another value")
                 lost = "" if place is None else f" ({place})"
-                text = f"{key} is{has} of group {winner}; group {group} has{had}{lost}, which loses"
+                text = f"{key} is{has} from group {winner}; group {group} has{had}{lost}, which is not used"
                 notes.add(host, where, text)
 
 

@@ -126,7 +126,7 @@ class _Taker:
                 if target not in self._values or (variable == BEFORE and target in ("user", "port")):
                     self._values.set(target, value, place)
             if found.unused:
-                self._notes.add(self._name, place, f"not used of {variable}: {', '.join(found.unused)}")
+                self._notes.add(self._name, place, f"unused in {variable}: {', '.join(found.unused)}")
         if PARAMIKO_PROXY in self._variables and self._values.get("transport") == "paramiko":
             raw, place = render(PARAMIKO_PROXY, self._known)
             if raw not in (None, ""):

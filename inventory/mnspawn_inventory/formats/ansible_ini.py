@@ -52,7 +52,7 @@ def read(text: Text, source: AnsibleSource) -> None:
             source.group(group, None).children[names.check_group(child[1], place)] = place
     for name, where in waiting.items():
         if name not in declared:
-            raise InventoryError("variables for a group that is nowhere described", place=where, found=name)
+            raise InventoryError("variables for a group that does not exist", place=where, found=name)
 
 
 def _section(content: str, section: "re.Match[str] | None", place: Origin) -> tuple[str, str]:

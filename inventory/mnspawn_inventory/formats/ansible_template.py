@@ -63,7 +63,7 @@ def _render(value: object, place: Origin | None, variables: Variables, depth: in
 
 def _evaluate(expression: str, value: str, place: Origin | None, variables: Variables, depth: int) -> object:
     if depth > MAX_DEPTH:
-        raise Unevaluated("a template that leads back to itself", place=place, found=value)
+        raise Unevaluated("a template that refers to itself", place=place, found=value)
     if environment := ENV.fullmatch(expression):
         return os.environ.get(environment[1], "")
     if default := DEFAULT.fullmatch(expression):
@@ -89,5 +89,5 @@ def _refused(value: str, place: Origin | None) -> Unevaluated:
         place=place,
         found=value,
         expected="text, {{ variable }} or {{ lookup('env', 'NAME') }}",
-        hint="ansible-inventory --list > hosts.json evaluates nothing either; write the value out",
+        hint="write the value itself; ansible-inventory does not evaluate templates either",
     )

@@ -176,9 +176,9 @@ class _Reader:
     def _check_repeat(self, name: str, place: Origin) -> None:
         if self._draft.has_host(name) and not self.rules.repeats_add:
             first = self._draft.place_of(name)
-            line = f", in line {first.line}" if first else ""
+            line = f" in line {first.line}" if first else ""
             raise InventoryError(
-                f"the host was named before{line}",
+                f"the host is already listed{line}",
                 place=place,
                 found=name,
                 expected="each host once",

@@ -169,7 +169,9 @@ class _Reader:
     ) -> None:
         if "jump" in table and "proxy_command" in table:
             place = self._places.key((*path, "proxy_command"))
-            raise InventoryError("jump is given, too", place=place, found="proxy_command", expected="one of them")
+            raise InventoryError(
+                "both jump and proxy_command are given", place=place, found="proxy_command", expected="one of them"
+            )
         for key, raw in table.items():
             here = (*path, key)
             place = self._places.value(here)

@@ -1,4 +1,4 @@
-"""Lets people edit an inventory in their own editor, and puts only valid text in place."""
+"""Opens an inventory in the user's editor, and saves it only if it is valid."""
 
 import os
 import shlex
@@ -17,13 +17,13 @@ from .wording.run import told
 
 
 def edit_by_hand(path: Path) -> bool:
-    """Open a copy of the file in the editor and take it over when it is valid.
+    """Open a copy of the file in the editor, and replace the file if the copy is valid.
 
     Returns:
         Whether the file has changed.
 
     Raises:
-        InventoryError: there is no editor, or what was written can't be used; the copy is kept then.
+        InventoryError: there is no editor, or the new text is not valid; then the copy is kept.
         UsageError: there is no temporary folder for the copy.
     """
     check_editable(path)
@@ -35,9 +35,7 @@ def edit_by_hand(path: Path) -> bool:
         try:
             _run_editor(copy)
             if not copy.exists():
-                raise InventoryError(
-                    "the editor took the file away", place=Origin(str(copy)), hint="nothing was changed"
-                )
+                raise InventoryError("the editor removed the file", place=Origin(str(copy)), hint="nothing was changed")
         except InventoryError:
             copy.unlink(missing_ok=True)
             folder.rmdir()

@@ -1,4 +1,4 @@
-"""What the commands of `mnspawn inventory` share: their options, and where they read and write."""
+"""What the commands of `mnspawn inventory` share: options, the file that they mean, and output."""
 
 import inspect
 import json
@@ -16,13 +16,17 @@ from .render import print_ours, print_out
 from .wording.run import told
 
 FileOption = Annotated[
-    str | None, typer.Option("--inventory", "-i", metavar="FILE", help="This file instead of your own inventory.")
+    str | None, typer.Option("--inventory", "-i", metavar="FILE", help="Use this file instead of your own inventory.")
 ]
-HostfileOption = Annotated[str | None, typer.Option("--hostfile", metavar="FILE", help="The same, for a hostfile.")]
+HostfileOption = Annotated[
+    str | None,
+    typer.Option("--hostfile", metavar="FILE", help="The same as --inventory; a new file becomes a hostfile."),
+]
 FormatOption = Annotated[
-    str | None, typer.Option("--format", metavar="FORMAT", help="Read the file as this format, whatever it looks like.")
+    str | None,
+    typer.Option("--format", metavar="FORMAT", help="Read the file in this format; by default it is detected."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="For machines.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 STDIN = "/dev/stdin"
@@ -62,7 +66,7 @@ class Source:
             raise InventoryError(
                 "there is no inventory",
                 place=Origin(str(user_file(os.environ))),
-                hint="mnspawn inventory add HOST makes one, mnspawn inventory import FILE takes one over",
+                hint="create one with mnspawn inventory add HOST, or copy one with mnspawn inventory import FILE",
             )
         return found
 

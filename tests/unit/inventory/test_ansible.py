@@ -43,7 +43,7 @@ def test_old_and_new_names_that_differ_are_told_once_for_all_hosts(tmp_path: Pat
 def test_a_value_from_two_groups_is_told_with_both_places(tmp_path: Path) -> None:
     text = "[x]\na\n[y]\na\n[x:vars]\nansible_user=one\n[y:vars]\nansible_user=two\n"
     assert notes_of(tmp_path, text) == [
-        "8:14: a: ansible_user is 'two' of group y; group x has 'one' (6:14), which loses"
+        "8:14: a: ansible_user is 'two' from group y; group x has 'one' (6:14), which is not used"
     ]
     (host,) = read_inventory(tmp_path / "i.ini").hosts
     assert host.user == "two"
@@ -68,7 +68,7 @@ def test_values_of_variables_for_ranks_are_not_in_notes(tmp_path: Path) -> None:
         "x:\n  hosts: {a: }\n  vars: {mnspawn_env: {T: hush}}\ny:\n  hosts: {a: }\n  vars: {mnspawn_env: {T: quiet}}\n"
     )
     (note,) = notes_of(tmp_path, text, "i.yml")
-    assert note.startswith("6:23: a: mnspawn_env is that of group y; group x has another value (3:23)")
+    assert note.startswith("6:23: a: mnspawn_env is that from group y; group x has another value (3:23)")
     assert "hush" not in note
     assert "quiet" not in note
 
@@ -138,7 +138,7 @@ def _json(text: str) -> str:
 def test_key_user_and_port_in_the_arguments_are_used_and_the_rest_is_told(tmp_path: Path) -> None:
     text = "a ansible_ssh_common_args='-i ~/k -l me -p 2222 -F c -4 -o StrictHostKeyChecking=no -q'\n"
     assert notes_of(tmp_path, text) == [
-        "1:27: a: not used of ansible_ssh_common_args: -F c (give it as --ssh-config), -4, -o StrictHostKeyChecking=no"
+        "1:27: a: unused in ansible_ssh_common_args: -F c (give it as --ssh-config), -4, -o StrictHostKeyChecking=no"
     ]
     (host,) = read_inventory(tmp_path / "i.ini").hosts
     assert (host.identity, host.user, host.port) == ("~/k", "me", 2222)

@@ -49,7 +49,7 @@ def test_hosts_of_one_address_have_names_that_tell_them_apart(expression: str, e
 
 @pytest.mark.parametrize("expression", ["h,h", "me@h,me@h", "h:2201,h:2201", "me@h:2201,ssh://me@h:2201", "h,h:4"])
 def test_user_address_and_port_make_a_host_that_is_listed_twice(expression: str) -> None:
-    with pytest.raises(InventoryError, match=r"^--hosts: a host is named twice"):
+    with pytest.raises(InventoryError, match=r"^--hosts: a host is listed twice"):
         resolve(hosts=expression, environ=NOBODY)
 
 
@@ -71,7 +71,7 @@ def test_lines_of_a_hostfile_with_other_ports_are_hosts_of_their_own(text: str, 
     ]
     assert [host.slots for host in hosts] == [2, 3]
     path.write_text(text + text.splitlines()[0] + "\n")
-    with pytest.raises(InventoryError, match=r"hosts:3:1: the host was named before, in line 1"):
+    with pytest.raises(InventoryError, match=r"hosts:3:1: the host is already listed in line 1"):
         read_inventory(path)
 
 
@@ -126,7 +126,7 @@ def test_two_accounts_share_what_the_inventory_says_of_their_machine(tmp_path: P
 def test_a_name_and_a_setting_that_contradict_each_other_are_told_with_their_place(tmp_path: Path) -> None:
     path = tmp_path / "cluster.toml"
     path.write_text('[hosts."h:2201"]\nport = 2202\n')
-    with pytest.raises(InventoryError, match=r"cluster.toml:2:8: another port than h:2201 has: found '2202'"):
+    with pytest.raises(InventoryError, match=r"cluster.toml:2:8: the port contradicts the name h:2201: found '2202'"):
         read_inventory(path)
 
 

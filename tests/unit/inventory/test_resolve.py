@@ -81,7 +81,7 @@ def test_ips_mean_the_same_as_hosts(tmp_path: Path) -> None:
         *("bob", 4),
     )
     for text in ("n1,10.0.0.1", "10.0.0.1,n1"):
-        with pytest.raises(InventoryError, match=r"^--ips: a host is named twice"):
+        with pytest.raises(InventoryError, match=r"^--ips: a host is listed twice"):
             resolve(ips=text, environ={}, cwd=tmp_path)
     with pytest.raises(InventoryError, match=r"^--ips: no such host in "):
         resolve(ips="10.0.0.9", inventory=str(tmp_path / "mnspawn.toml"), environ={})

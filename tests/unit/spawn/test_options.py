@@ -44,7 +44,7 @@ def read(nprocs: Any = 1, hosts: Any = None, **given: Any) -> options.Asked:
         ({"hosts": "a", "sandbox": 2}, ValueError, "sandbox"),
         ({"hosts": "a[1"}, ValueError, "a"),
         ({"hosts": "a,,b"}, ValueError, "an empty host name"),
-        ({"ips": "10.0.0.1,10.0.0.1"}, ValueError, "named twice"),
+        ({"ips": "10.0.0.1,10.0.0.1"}, ValueError, "listed twice"),
         ({"use_paddlecloud": True}, ValueError, "expected hosts to run on, found none"),
         ({"gpus": "0,1", "backend": "nccl"}, ValueError, r"selected devices\(2\).*spawn processes\(1\).*`gpus`"),
         ({"xpus": "0,1", "backend": "bkcl"}, ValueError, "`xpus`"),

@@ -37,13 +37,15 @@ app = typer.Typer(
 EXPRESSION = "Names, gpu[01-16], @group, a!b, ..."
 HostsArgument = Annotated[list[str] | None, typer.Argument(metavar="[HOSTS]...", help=EXPRESSION)]
 FilesArgument = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="By default your own inventory.")]
-IncludeOption = Annotated[str | None, typer.Option("--include", metavar="HOSTS", help="Only these hosts and devices.")]
-ExcludeOption = Annotated[str | None, typer.Option("--exclude", metavar="HOSTS", help="Without these.")]
-LimitOption = Annotated[str | None, typer.Option("--limit", metavar="HOSTS", help="Only these hosts.")]
+IncludeOption = Annotated[
+    str | None, typer.Option("--include", metavar="HOSTS", help="Keep only these hosts and devices.")
+]
+ExcludeOption = Annotated[str | None, typer.Option("--exclude", metavar="HOSTS", help="Drop these hosts and devices.")]
+LimitOption = Annotated[str | None, typer.Option("--limit", metavar="HOSTS", help="Keep only these hosts.")]
 
 
 def chosen(found: Inventory, hosts: list[str] | None, **narrowing: str | None) -> tuple[Host, ...]:
-    """The hosts that the words and the options choose."""
+    """The hosts that arguments and options choose."""
     from mnspawn_inventory import select
 
     return select.among(found, hosts=",".join(hosts) if hosts else None, places={"hosts": Origin("HOSTS")}, **narrowing)
@@ -60,8 +62,8 @@ def list_hosts(
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     limit: LimitOption = None,
-    names: Annotated[bool, typer.Option("--names", help="Names only, one a line.")] = False,
-    fold: Annotated[bool, typer.Option("--fold", help="Names only, as ranges.")] = False,
+    names: Annotated[bool, typer.Option("--names", help="Print only names, one per line.")] = False,
+    fold: Annotated[bool, typer.Option("--fold", help="Print only names, as ranges.")] = False,
 ) -> None:
     """List hosts in their order."""
     from mnspawn_inventory import fold as fold_names
@@ -81,7 +83,7 @@ def list_hosts(
 
 
 def shown_host(host: Host) -> dict[str, Any]:
-    """One host as JSON; a secret that somebody wrote down is not shown."""
+    """One host as JSON, with masked secrets."""
     from mnspawn_inventory.secret_names import MASK, is_secret
 
     document = host_json(host)
@@ -97,7 +99,7 @@ COLUMNS = ("NAME", "ADDRESS", "USER", "PORT", "SLOTS", "GROUPS")
 
 
 def table(hosts: tuple[Host, ...]) -> str:
-    """The hosts as columns; "-" where nothing is said."""
+    """The hosts as columns, with "-" for missing values."""
     rows = [COLUMNS]
     for host in hosts:
         values = (host.name, host.address, host.user, host.port, host.slots, ",".join(host.groups) or None)
@@ -111,7 +113,7 @@ def table(hosts: tuple[Host, ...]) -> str:
 @app.command()
 @takes_file
 def show(source: Source, hosts: HostsArgument = None) -> None:
-    """Show everything that is said of hosts (by default of all), and where it is written."""
+    """Show all values of hosts (by default of all hosts), and where each is written."""
     found = source.read()
     kept = chosen(found, hosts)
     if source.as_json:
@@ -154,17 +156,20 @@ def export(
             "--format",
             "-f",
             metavar="FORMAT",
-            help="toml, hostfile, ansible-yaml, \
-ssh-config or json.",
+            help="toml, hostfile, ansible-yaml, ssh-config or json.",
         ),
     ] = "toml",
-    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Instead of stdout.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout.")
+    ] = None,
     inventory: FileOption = None,
     hostfile: HostfileOption = None,
-    from_format: Annotated[str | None, typer.Option("--from", metavar="FORMAT", help="Read the file as this.")] = None,
+    from_format: Annotated[
+        str | None, typer.Option("--from", metavar="FORMAT", help="Read the file in this format.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the hosts in another format. What that format can't hold is told on stderr."""
+    """Write the hosts in another format. Notes on stderr name what that format can't hold."""
     from mnspawn_inventory.export import only
     from mnspawn_inventory.store import edit
 
@@ -196,7 +201,7 @@ def _write_to(path: Path, text: str) -> None:
 @app.command()
 @takes_file
 def validate(source: Source, files: FilesArgument = None) -> int:
-    """Check inventories: say what they are and have, or what is wrong and where. Status 2 when something is."""
+    """Check inventories: print their formats and sizes, or what is wrong and where. The exit status is then 2."""
     given = [*(files or []), *(file for file in (source.inventory, source.hostfile) if file)]
     results = [_validated(file, partial(read_inventory, file, source.format_name)) for file in given]
     if not given:

@@ -19,20 +19,22 @@ from mnspawn_inventory import InventoryError, Origin, read_inventory
 SETTINGS = (
     "KEY=VALUE: address, data_address, network, user, port, identity, jump, proxy_command, transport, slots, "
     "max_slots, devices, python, workdir, prelude, env.NAME, labels.NAME; env.NAME.env=VARIABLE or "
-    "env.NAME.file=PATH for a secret; KEY= clears it."
+    "env.NAME.file=PATH for a secret; KEY= removes a value."
 )
 WordsArgument = Annotated[list[str], typer.Argument(metavar="HOSTS... [KEY=VALUE]...", help=SETTINGS)]
-AddressOption = Annotated[str | None, typer.Option("--address", metavar="ADDRESS", help="As address=ADDRESS.")]
-UserOption = Annotated[str | None, typer.Option("--user", metavar="USER", help="As user=USER.")]
-PortOption = Annotated[str | None, typer.Option("--port", metavar="PORT", help="As port=PORT.")]
-SlotsOption = Annotated[str | None, typer.Option("--slots", metavar="N", help="As slots=N.")]
+AddressOption = Annotated[str | None, typer.Option("--address", metavar="ADDRESS", help="The same as address=ADDRESS.")]
+UserOption = Annotated[str | None, typer.Option("--user", metavar="USER", help="The same as user=USER.")]
+PortOption = Annotated[str | None, typer.Option("--port", metavar="PORT", help="The same as port=PORT.")]
+SlotsOption = Annotated[str | None, typer.Option("--slots", metavar="N", help="The same as slots=N.")]
 
 
 @takes_file
 def add(
     source: Source,
     words: WordsArgument,
-    group: Annotated[list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="Put them into it.")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="Add the hosts to this group.")
+    ] = None,
     address: AddressOption = None,
     user: UserOption = None,
     port: PortOption = None,
@@ -55,7 +57,7 @@ def set_fields(
     port: PortOption = None,
     slots: SlotsOption = None,
 ) -> None:
-    """Set fields of hosts, ranges and @groups; KEY= takes a field away."""
+    """Set fields of hosts, ranges and @groups; KEY= removes a value."""
     targets, settings = _taken_apart(words, {"address": address, "user": user, "port": port, "slots": slots})
     if not settings:
         raise InventoryError("nothing to set", expected="KEY=VALUE")
@@ -77,13 +79,13 @@ def remove(
 
 
 def import_file(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="An inventory of any format; - reads stdin.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="An inventory of any format, or - for stdin.")],
     format_name: FormatOption = None,
-    update: Annotated[bool, typer.Option("--update", help="Change hosts that are there already.")] = False,
+    update: Annotated[bool, typer.Option("--update", help="Also change existing hosts.")] = False,
     inventory: FileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take the hosts and groups of a file into your own inventory."""
+    """Copy the hosts and groups of a file into your own inventory."""
     from mnspawn_inventory.editors.toml import TomlDocument, conflicts
     from mnspawn_inventory.toml_text import runs
 
@@ -101,9 +103,10 @@ def import_file(
         if not update and (differing := conflicts(document.inventory, found)):
             name, field = differing[0]
             raise InventoryError(
-                f"{name} is there with another {field}" + (f", and {len(differing) - 1} more" if differing[1:] else ""),
+                f"{name} already exists with another {field}"
+                + (f", and {len(differing) - 1} more" if differing[1:] else ""),
                 place=Origin(str(path)),
-                hint="--update takes over what the file says",
+                hint="--update replaces its values with those of the file",
             )
         document.merge(runs(found.hosts), found)
         return [host.name for host in found.hosts]
@@ -113,7 +116,7 @@ def import_file(
 
 
 def edit(inventory: FileOption = None, hostfile: HostfileOption = None, as_json: JsonOption = False) -> None:
-    """Open the inventory in $VISUAL or $EDITOR, and check it before it is put in place."""
+    """Open the inventory in $VISUAL or $EDITOR, and save it if it is valid."""
     from mnspawn.cli.editor import edit_by_hand
 
     path = Source(inventory, hostfile).target()
@@ -122,7 +125,7 @@ def edit(inventory: FileOption = None, hostfile: HostfileOption = None, as_json:
 
 
 def _taken_apart(words: list[str], options: dict[str, str | None]) -> tuple[tuple[str, ...], dict[str, object]]:
-    """Hosts and settings among the words of a command."""
+    """Divide the words of a command into hosts and settings."""
     from mnspawn_inventory.assign import parse_settings
 
     settings = [word for word in words if "=" in word]
@@ -134,7 +137,7 @@ def _taken_apart(words: list[str], options: dict[str, str | None]) -> tuple[tupl
 
 
 def _parts(words: list[str]) -> tuple[str, ...]:
-    """Names, ranges and @groups; each word may have several, separated by commas."""
+    """The names, ranges and @groups in words, each of which may have several, separated by commas."""
     from mnspawn_inventory.expression import parts
 
     return tuple(part for word in words for part in parts(word, Origin("HOSTS")))
