@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,18 @@ class Text:
             yield Line(self.source, number, text)
 
 
+class Offsets:
+    """Turns offsets in a text into places."""
+
+    def __init__(self, content: str, source: str) -> None:
+        self._source = source
+        self._starts = [0, *(match.end() for match in re.finditer("\n", content))]
+
+    def place(self, offset: int) -> Origin:
+        line = bisect_right(self._starts, offset)
+        return Origin(self._source, line, offset - self._starts[line - 1] + 1)
+
+
 def read_text(path: Path, source: str | None = None) -> Text:
     """Read a whole file.
 
@@ -95,16 +108,10 @@ def decode(content: bytes, source: str) -> Text:
         text = content.decode("utf-8")
     except UnicodeDecodeError as exc:
         before = content[: exc.start].decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
-        raise InventoryError(
-            "not UTF-8 text", place=_place_after(before, source), found=repr(content[exc.start : exc.end])[2:-1]
-        ) from None
+        place = Offsets(before, source).place(len(before))
+        raise InventoryError("not UTF-8 text", place=place, found=repr(content[exc.start : exc.end])[2:-1]) from None
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if odd := CONTROL.search(text):
-        place = _place_after(text[: odd.start()], source)
+        place = Offsets(text, source).place(odd.start())
         raise InventoryError("a control character", place=place, found=odd[0], expected="text")
     return Text(source, text)
-
-
-def _place_after(before: str, source: str) -> Origin:
-    line_start = before.rfind("\n") + 1
-    return Origin(source, before.count("\n") + 1, len(before) - line_start + 1)

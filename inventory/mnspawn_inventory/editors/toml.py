@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from mnspawn_inventory.editors.document import Asked, Document, Settings, nested, one_of
-from mnspawn_inventory.editors.toml_surgery import comments_of, cut_tables, insert_tables, rename, written
+from mnspawn_inventory.editors.toml_tables import comments_of, cut_tables, insert_tables, rename, written
 from mnspawn_inventory.errors import InventoryError, Origin
 from mnspawn_inventory.formats import OWN, own
 from mnspawn_inventory.model import Group, Inventory

@@ -31,7 +31,7 @@ FORMATS = (
     "json",
 )
 OWN = "toml"
-STRANGE = ("not a setting", "not a host name", "not a user name")  # errors that suggest a file of another kind
+NOT_A_HOSTFILE = ("not a setting", "not a host name", "not a user name")  # errors that suggest a file of another kind
 
 
 def read_inventory(
@@ -101,7 +101,7 @@ def read_into(draft: Draft, path: Path, shown: str, format_name: str | None = No
     try:
         read_decoded(draft, path, text)
     except InventoryError as exc:
-        if format_name is None and draft.format == "hostfile" and exc.message in STRANGE:
+        if format_name is None and draft.format == "hostfile" and exc.message in NOT_A_HOSTFILE:
             exc.hint = exc.hint or "it was read as a hostfile, with lines such as 'a slots=4'"
         raise
 

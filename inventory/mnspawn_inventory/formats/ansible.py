@@ -7,7 +7,7 @@ from pathlib import Path
 from mnspawn_inventory import fields, groups, names
 from mnspawn_inventory.draft import Draft
 from mnspawn_inventory.errors import Origin
-from mnspawn_inventory.formats.ansible_fields import is_used, take
+from mnspawn_inventory.formats.ansible_fields import is_used, read_fields
 from mnspawn_inventory.formats.ansible_template import Var, Variables
 from mnspawn_inventory.groups import ALL
 from mnspawn_inventory.notes import HostNotes
@@ -93,7 +93,7 @@ class AnsibleSource:
             _compare_groups(name, layers, own.keys() | host_files.get(name, {}).keys(), above, notes)
             merged.update(own)
             merged.update(host_files.get(name, {}))
-            take(name, merged, draft.host(_bare(name), None), notes)
+            read_fields(name, merged, draft.host(_bare(name), None), notes)
         draft.notes.extend(notes.lines())
 
     def _above(self, depths: Mapping[str, int]) -> dict[str, set[str]]:

@@ -45,18 +45,18 @@ def is_used(variable: str) -> bool:
     return variable in USED or variable.startswith(OURS)
 
 
-def take(name: str, variables: Variables, values: Values, notes: HostNotes) -> None:
+def read_fields(name: str, variables: Variables, values: Values, notes: HostNotes) -> None:
     """Set a host's fields from its merged variables.
 
     If only Ansible can evaluate one of them, this host is marked as unusable.
     """
     try:
-        _Taker(name, variables, values, notes).take()
+        _FieldReader(name, variables, values, notes).read()
     except Unevaluated as exc:
         values.problem = exc
 
 
-class _Taker:
+class _FieldReader:
     def __init__(self, name: str, variables: Variables, values: Values, notes: HostNotes) -> None:
         self._name = name
         self._variables = variables
@@ -69,7 +69,7 @@ class _Taker:
         self._values = values
         self._notes = notes
 
-    def take(self) -> None:
+    def read(self) -> None:
         for target, candidates in TEXT_VARIABLES.items():
             self._text(target, [name for name in candidates if name in self._variables])
         if "ansible_connection" in self._variables:

@@ -108,7 +108,7 @@ def _group(source: AnsibleSource, name: str, content: object, document: Json, is
         group.children[child] = place
 
 
-def as_object(raw: object, document: Json, *path: object) -> dict[str, object]:
+def as_object(raw: object, document: Json, *path: str | int) -> dict[str, object]:
     """The object at a path; empty for null. Raises InventoryError for anything else."""
     if raw is None:
         return {}
@@ -117,7 +117,7 @@ def as_object(raw: object, document: Json, *path: object) -> dict[str, object]:
     return raw
 
 
-def as_names(raw: object, document: Json, *path: object) -> list[str]:
+def as_names(raw: object, document: Json, *path: str | int) -> list[str]:
     """The list of names at a path. Raises InventoryError for anything else."""
     if not isinstance(raw, list):
         raise fields.wrong(f"{_named(path)} is not a list of names", raw, "a list", document.places.value(*path))
@@ -127,11 +127,11 @@ def as_names(raw: object, document: Json, *path: object) -> list[str]:
     return raw
 
 
-def _named(path: tuple[object, ...]) -> str:
+def _named(path: tuple[str | int, ...]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
-def _variables(raw: object, document: Json, *path: object) -> Variables:
+def _variables(raw: object, document: Json, *path: str | int) -> Variables:
     return {key: (value, document.places.value(*path, key)) for key, value in as_object(raw, document, *path).items()}
 
 

@@ -2,10 +2,10 @@
 
 import json
 import re
-from bisect import bisect_right
 from typing import Any
 
 from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.text import Offsets
 
 STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 # a key with the start of its value, or an item of a list, or a closing bracket
@@ -24,20 +24,19 @@ class JsonPlaces:
 
     def __init__(self, content: str, source: str) -> None:
         self._content = content
-        self._source = source
-        self._starts = [0, *(match.end() for match in re.finditer("\n", content))]
+        self._offsets = Offsets(content, source)
         self._root: _Inside = {}
         self._scan()
 
-    def key(self, *path: object) -> Origin:
+    def key(self, *path: str | int) -> Origin:
         """Where the last key (or list item) of the path is written, or else the nearest enclosing one."""
         return self._find(path, 0)
 
-    def value(self, *path: object) -> Origin:
+    def value(self, *path: str | int) -> Origin:
         """Where the value is written."""
         return self._find(path, 1)
 
-    def _find(self, path: tuple[object, ...], which: int) -> Origin:
+    def _find(self, path: tuple[str | int, ...], which: int) -> Origin:
         inside: _Inside = self._root[0][2]
         found = self._root[0]
         for step in path:
@@ -45,11 +44,7 @@ class JsonPlaces:
                 break
             found = inside[step]
             inside = found[2]
-        return self._offset(found[which])
-
-    def _offset(self, index: int) -> Origin:
-        line = bisect_right(self._starts, index)
-        return Origin(self._source, line, index - self._starts[line - 1] + 1)
+        return self._offsets.place(found[which])
 
     def _scan(self) -> None:
         inside: _Inside = self._root
@@ -67,7 +62,7 @@ class JsonPlaces:
                 step, step_at = json.loads(key) if "\\" in key else key[1:-1], match.start()
                 if step in inside:
                     raise InventoryError(
-                        "a key is there twice", place=self._offset(step_at), found=step, expected="each key once"
+                        "a key is there twice", place=self._offsets.place(step_at), found=step, expected="each key once"
                     )
             below: _Inside | None = {} if first in "{[" else None
             inside[step] = (step_at, at, below)

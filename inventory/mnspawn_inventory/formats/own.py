@@ -2,15 +2,14 @@
 
 import re
 import tomllib
-from pathlib import Path as FilePath
 
 from mnspawn_inventory import fields, names, nodeset
-from mnspawn_inventory.draft import Draft, GroupDraft, Values, unknown_key
+from mnspawn_inventory.draft import Draft, GroupDraft, Values
 from mnspawn_inventory.errors import InventoryError, Origin, did_you_mean, listed_twice
 from mnspawn_inventory.expression import parts
+from mnspawn_inventory.formats.table import read_settings
 from mnspawn_inventory.formats.toml_places import Path, TomlPlaces
 from mnspawn_inventory.groups import ALL
-from mnspawn_inventory.settings import as_secret
 from mnspawn_inventory.text import Text
 from mnspawn_inventory.toml_text import RANGED
 
@@ -77,19 +76,18 @@ def _names(part: str, place: Origin | None) -> list[str]:
 class _Reader:
     def __init__(self, text: Text, document: dict[str, object], draft: Draft) -> None:
         self._places = TomlPlaces(text.content, text.source)
-        self._folder = FilePath(text.source).parent.absolute()
         self._document = document
         self._draft = draft
         for key in document:
             if key not in TOP and (hint := did_you_mean(key, TOP)):
-                raise InventoryError("unknown table", place=self._places.key((key,)), found=key, hint=hint)
+                raise InventoryError("unknown table", place=self._places.key(key), found=key, hint=hint)
 
     def read_hosts(self) -> None:
         hosts = self._document.get("hosts", {})
         if isinstance(hosts, list):
             listed: set[str] = set()
             for item_path, pattern in self._strings(hosts, ("hosts",), "a host name"):
-                place = self._places.value(item_path)
+                place = self._places.value(*item_path)
                 for name in expand(pattern, place):
                     if name in listed:
                         raise listed_twice(name, place)
@@ -99,16 +97,16 @@ class _Reader:
         single: list[tuple[str, dict[str, object], Path]] = []
         for pattern, settings in self._table(hosts, ("hosts",), "tables [hosts.NAME], or a list of names").items():
             path: Path = ("hosts", pattern)
-            expanded = expand(pattern, self._places.key(path))
+            expanded = expand(pattern, self._places.key(*path))
             table = self._table(settings, path, "a table of settings")
             for index, name in enumerate(expanded):
-                values = self._draft.host(name, self._places.key(path))
+                values = self._draft.host(name, self._places.key(*path))
                 if is_plural(pattern):
                     self._settings(values, table, path, HOST_KEYS, index, len(expanded))
             if not is_plural(pattern):
                 single.append((expanded[0], table, path))
             for group_path, group in self._strings(table.get("groups", []), (*path, "groups"), "a group's name"):
-                self._group(group, self._places.value(group_path)).hosts.update(dict.fromkeys(expanded))
+                self._group(group, self._places.value(*group_path)).hosts.update(dict.fromkeys(expanded))
         for name, table, path in single:  # a host's own table wins over that of a range, wherever it is
             self._settings(self._draft.host(name, None), table, path, HOST_KEYS)
 
@@ -116,7 +114,7 @@ class _Reader:
         groups = self._table(self._document.get("groups", {}), ("groups",), "tables [groups.NAME]")
         for name, settings in groups.items():
             path: Path = ("groups", name)
-            group = self._group(name, self._places.key(path), may_be_all=True)
+            group = self._group(name, self._places.key(*path), may_be_all=True)
             if isinstance(settings, list):
                 self._members(group, settings, path)
                 continue
@@ -126,7 +124,7 @@ class _Reader:
             if "children" in table:
                 group.children.clear()
                 for child_path, child in self._strings(table["children"], (*path, "children"), "a group's name"):
-                    self._child(group, child, self._places.value(child_path))
+                    self._child(group, child, self._places.value(*child_path))
             self._settings(group.values, table, path, GROUP_KEYS)
 
     def _group(self, name: str, place: Origin, *, may_be_all: bool = False) -> GroupDraft:
@@ -140,16 +138,16 @@ class _Reader:
             raise InventoryError("the group all is in no other group", place=place, found=child)
         described = self._document.get("groups")
         if isinstance(described, dict) and child in described:
-            self._draft.group(child, self._places.key(("groups", child)))
+            self._draft.group(child, self._places.key("groups", child))
         group.children[child] = place
 
     def _members(self, group: GroupDraft, raw: object, path: Path) -> None:
         """Read a group's hosts; they replace those of an earlier file."""
         if group.name == ALL:
-            raise InventoryError("every host is in the group all", place=self._places.key(path), found="hosts")
+            raise InventoryError("every host is in the group all", place=self._places.key(*path), found="hosts")
         members: dict[str, None] = {}
         for item_path, pattern in self._strings(raw, path, "a host name"):
-            place = self._places.value(item_path)
+            place = self._places.value(*item_path)
             if pattern.startswith("@"):
                 self._child(group, pattern[1:], place)
                 continue
@@ -168,29 +166,16 @@ class _Reader:
         count: int = 1,
     ) -> None:
         if "jump" in table and "proxy_command" in table:
-            place = self._places.key((*path, "proxy_command"))
+            place = self._places.key(*path, "proxy_command")
             raise InventoryError(
                 "both jump and proxy_command are given", place=place, found="proxy_command", expected="one of them"
             )
-        for key, raw in table.items():
-            here = (*path, key)
-            place = self._places.value(here)
-            if key == "env":
-                for name, value in self._table(raw, here, "a table of variables").items():
-                    where = self._places.value((*here, name))
-                    values.set_env(name, as_secret(value, where, self._folder), where)
-            elif key == "labels":
-                for name, value in self._table(raw, here, "a table of labels").items():
-                    values.set_label(name, value, self._places.value((*here, name)))
-            elif key in fields.FIELDS:
-                if key in RANGED and isinstance(raw, str) and is_plural(raw):
-                    raw = self._one_of(raw, place, index, count)
-                values.set(key, raw, place)
-            elif key not in known and not key.startswith("x-"):
-                error = unknown_key(key, known, self._places.key(here))
-                if not self._draft.is_lenient:
-                    raise error
-                self._draft.notes.append(str(error))
+        own = dict(table)
+        for key in RANGED:
+            raw = table.get(key)
+            if isinstance(raw, str) and is_plural(raw):
+                own[key] = self._one_of(raw, self._places.value(*path, key), index, count)
+        read_settings(values, own, self._draft, self._places, path, known)
 
     def _one_of(self, pattern: str, place: Origin, index: int, count: int) -> str:
         addresses = expand(pattern, place)
@@ -205,13 +190,13 @@ class _Reader:
 
     def _table(self, raw: object, path: Path, expected: str) -> dict[str, object]:
         if not isinstance(raw, dict):
-            raise fields.wrong("not a table", raw, expected, self._places.value(path))
+            raise fields.wrong("not a table", raw, expected, self._places.value(*path))
         return raw
 
     def _strings(self, raw: object, path: Path, what: str) -> list[tuple[Path, str]]:
         if not isinstance(raw, list):
-            raise fields.wrong("not a list", raw, f'a list such as ["a", "b"], each {what}', self._places.value(path))
+            raise fields.wrong("not a list", raw, f'a list such as ["a", "b"], each {what}', self._places.value(*path))
         for index, item in enumerate(raw):
             if not isinstance(item, str):
-                raise fields.wrong(f"not {what}", item, "text", self._places.value((*path, index)))
+                raise fields.wrong(f"not {what}", item, "text", self._places.value(*path, index))
         return [((*path, index), item) for index, item in enumerate(raw)]

@@ -1,13 +1,12 @@
 """Reads our own JSON, as `mnspawn inventory list --json` and `export` write it: `{"hosts": [{"name": ...}], ...}`."""
 
-from pathlib import Path
-
 from mnspawn_inventory import fields, names
-from mnspawn_inventory.draft import Draft, unknown_key
+from mnspawn_inventory.draft import Draft
 from mnspawn_inventory.errors import InventoryError, listed_twice
 from mnspawn_inventory.formats.ansible_json import Json, as_names, as_object
-from mnspawn_inventory.settings import as_secret
+from mnspawn_inventory.formats.table import read_settings
 
+KEYS = ("name", "groups", *fields.FIELDS, "env", "labels", "origins")
 TOP = {"hosts", "groups", "source", "format", "notes"}
 
 
@@ -21,9 +20,8 @@ def read(document: Json, draft: Draft) -> None:
     for index, item in enumerate(_items(document, "groups")):  # first, to keep the order of this list
         table = as_object(item, document, "groups", index)
         draft.group(_name(table, document, "group", index), document.places.value("groups", index, "name"))
-    folder = Path(draft.source).parent.absolute()
     for index, item in enumerate(_items(document, "hosts")):
-        _host(as_object(item, document, "hosts", index), draft, document, index, folder)
+        _host(as_object(item, document, "hosts", index), draft, document, index)
     for index, item in enumerate(_items(document, "groups")):
         _group(as_object(item, document, "groups", index), draft, document, index)
 
@@ -59,28 +57,12 @@ def _group(table: dict[str, object], draft: Draft, document: Json, index: int) -
             group.hosts[names.check_name(name, place)] = None
 
 
-def _host(table: dict[str, object], draft: Draft, document: Json, index: int, folder: Path) -> None:
+def _host(table: dict[str, object], draft: Draft, document: Json, index: int) -> None:
     places = document.places
     place = places.value("hosts", index, "name")
     name = names.check_name(_name(table, document, "host", index), place)
     if draft.has_host(name):
         raise listed_twice(name, place)
-    values = draft.host(name, place)
-    for key, raw in table.items():
-        here = ("hosts", index, key)
-        if raw is None or key in ("name", "origins"):
-            continue
-        if key == "groups":
-            for number, group in enumerate(as_names(raw, document, *here)):
-                draft.group(group, places.value(*here, number)).hosts[name] = None
-        elif key in ("labels", "env"):
-            for inner, value in as_object(raw, document, *here).items():
-                where = places.value(*here, inner)
-                if key == "labels":
-                    values.set_label(inner, value, where)
-                else:
-                    values.set_env(inner, as_secret(value, where, folder), where)
-        elif key in fields.FIELDS:
-            values.set(key, raw, places.value(*here))
-        else:
-            raise unknown_key(key, ["name", "groups", *fields.FIELDS, "env", "labels"], places.key(*here))
+    for number, group in enumerate(as_names(table.get("groups") or [], document, "hosts", index, "groups")):
+        draft.group(group, places.value("hosts", index, "groups", number)).hosts[name] = None
+    read_settings(draft.host(name, place), table, draft, places, ("hosts", index), KEYS)

@@ -1,9 +1,9 @@
 """Where each key and value of a valid TOML document is written, since tomllib has no places. Pure."""
 
 import re
-from bisect import bisect_right
 
 from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.text import Offsets
 
 Path = tuple[str | int, ...]
 
@@ -26,8 +26,7 @@ class TomlPlaces:
 
     def __init__(self, content: str, source: str) -> None:
         self._content = content
-        self._source = source
-        self._starts = [0, *(match.end() for match in re.finditer("\n", content))]
+        self._offsets = Offsets(content, source)
         self._at = 0
         self._keys: dict[Path, int] = {}
         self._values: dict[Path, int] = {}
@@ -38,19 +37,15 @@ class TomlPlaces:
         self.value_spans: dict[Path, tuple[int, int]] = {}
         self._document()
 
-    def key(self, path: Path) -> Origin:
+    def key(self, *path: str | int) -> Origin:
         """Where the last key of the path is written, or else the nearest enclosing key."""
         while path and path not in self._keys:
             path = path[:-1]
-        return self.offset(self._keys[path]) if path else Origin(self._source, 1, 1)
+        return self._offsets.place(self._keys[path] if path else 0)
 
-    def value(self, path: Path) -> Origin:
+    def value(self, *path: str | int) -> Origin:
         """Where the value is written: a string inside its quotes, a table at its key."""
-        return self.offset(self._values[path]) if path in self._values else self.key(path)
-
-    def offset(self, index: int) -> Origin:
-        line = bisect_right(self._starts, index)
-        return Origin(self._source, line, index - self._starts[line - 1] + 1)
+        return self._offsets.place(self._values[path]) if path in self._values else self.key(*path)
 
     def _skip(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self._content, self._at)
@@ -103,7 +98,7 @@ class TomlPlaces:
             if len(path) > MAX_DEPTH:
                 raise InventoryError(
                     "keys are nested too deeply",
-                    place=self.offset(start),
+                    place=self._offsets.place(start),
                     found=part,
                     expected=f"at most {MAX_DEPTH} levels",
                 )
