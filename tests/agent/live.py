@@ -197,11 +197,11 @@ class Live:
     def until_said(self, text: bytes, rank: int = 0, stream: int = 1) -> None:
         self.until(lambda _: text in self.text(rank, stream))
 
-    def until_drained(self, *ranks: int) -> dict[int, int]:
+    def until_drained(self, *ranks: int) -> dict[int, int | None]:
         """Wait until these ranks have ended and all their output is here; gives their codes."""
         for rank in ranks:
             self.until(lambda event, rank=rank: isinstance(event, Drained) and event.exited.rank == rank)  # type: ignore[misc]
-        return {event.exited.rank: event.exited.code for event in self.events if isinstance(event, Drained)}
+        return {event.exited.rank: event.exited.end.code for event in self.events if isinstance(event, Drained)}
 
     def text(self, rank: int = 0, stream: int = 1) -> bytes:
         return b"".join(e.chunk for e in self.events if isinstance(e, Output) and (e.rank, e.stream) == (rank, stream))

@@ -45,7 +45,7 @@ def test_a_stop_is_term_first_and_a_worker_that_obeys_is_not_killed(account: Acc
         agent.until_said(b"up")
         agent.send(messages.STOP, grace=600.0)
         end = agent.until_a(Exited)
-        assert (end.code, end.stopped, end.killed) == (0, True, False)
+        assert (end.end.code, end.end.stopped, end.end.killed) == (0, True, False)
         finish(agent)
         assert agent.text() == b"up\nbye\n"
 
@@ -56,7 +56,7 @@ def test_one_that_does_not_is_killed_after_the_grace(account: Account) -> None:
         agent.until_said(b"up")
         agent.send(messages.STOP, grace=0.2)
         end = agent.until_a(Exited)
-        assert (end.code, end.stopped, end.killed, end.outlived_term) == (-9, True, True, True)
+        assert (end.end.code, end.end.stopped, end.end.killed, end.end.outlived_term) == (-9, True, True, True)
         finish(agent)
 
 
@@ -67,7 +67,7 @@ def test_a_second_stop_without_grace_kills_at_once(account: Account) -> None:
         agent.send(messages.STOP, grace=1000.0)
         agent.send(messages.STOP, grace=0)
         end = agent.until_a(Exited)
-        assert (end.killed, end.outlived_term) == (True, False)
+        assert (end.end.killed, end.end.outlived_term) == (True, False)
         finish(agent)
 
 
@@ -78,7 +78,7 @@ def test_a_worker_that_sleeps_in_the_job_control_of_nobody_gets_its_term(account
         pid = agent.until_a(Started).pid
         os.kill(pid, signal.SIGSTOP)
         agent.send(messages.STOP, grace=1000.0)
-        assert not agent.until_a(Exited).killed
+        assert not agent.until_a(Exited).end.killed
         finish(agent)
 
 
@@ -98,7 +98,7 @@ def test_somebody_on_the_host_can_stop_the_run_by_the_agents_pid(account: Accoun
         agent.until_said(b"up")
         os.kill(agent.pid, signal.SIGTERM)
         assert agent.until_a(StopAsked).reason == "the agent got a signal to end"
-        assert agent.until_a(Exited).stopped
+        assert agent.until_a(Exited).end.stopped
         finish(agent)
 
 
@@ -113,7 +113,7 @@ def test_the_first_failure_stops_the_others_of_its_pod_and_only_they_are_marked(
         agent.until_said(b"up", rank=2)
         (account.home / "go").touch()
         assert agent.until_drained(0, 1, 2) == {0: -15, 1: 7, 2: -15}
-        ends = {event.rank: event.stopped for event in agent.events if isinstance(event, Exited)}
+        ends = {event.rank: event.end.stopped for event in agent.events if isinstance(event, Exited)}
         assert ends == {0: True, 1: False, 2: True}
         finish(agent)
 
@@ -130,7 +130,7 @@ def test_deaths_that_the_agent_learns_of_together_are_not_marked_as_stopped(acco
         wait_dead(pids[2], pids[0])
         os.kill(agent.pid, signal.SIGCONT)
         assert agent.until_drained(0, 1, 2) == {0: -9, 1: -15, 2: -11}
-        ends = {event.rank: event.stopped for event in agent.events if isinstance(event, Exited)}
+        ends = {event.rank: event.end.stopped for event in agent.events if isinstance(event, Exited)}
         assert ends == {0: False, 1: True, 2: False}
         finish(agent)
 
@@ -273,7 +273,7 @@ def test_a_controller_may_come_back_again_and_again(account: Account, orphan_gra
             second.cut()
             with second.come_back() as third:
                 third.send(messages.STOP, grace=600.0)
-                assert third.until_a(Exited).stopped
+                assert third.until_a(Exited).end.stopped
                 third.until_a(Complete)
                 assert third.finish() == 0
         assert agent.wait() == 0
@@ -294,7 +294,7 @@ def test_a_stranger_at_the_control_socket_does_not_end_the_run(account: Account,
         assert is_alive(worker)
         with agent.come_back() as again:
             again.send(messages.STOP, grace=600.0)
-            assert again.until_a(Exited).stopped
+            assert again.until_a(Exited).end.stopped
             again.until_a(Complete)
             again.finish()
         agent.wait()

@@ -96,7 +96,7 @@ def test_order_per_rank_is_started_then_output_then_exited(account: Account) -> 
 def test_the_tail_of_stderr_comes_with_the_exit(account: Account) -> None:
     with Live(account) as agent:
         agent.begin("/bin/sh", "-c", 'printf "one\\n 10%%\\r100%%\\nTraceback\\n\\n" >&2; exit 3')
-        assert agent.until_a(Exited).tail == ("one", "100%", "Traceback")
+        assert agent.until_a(Exited).end.tail == ("one", "100%", "Traceback")
         agent.finish()
 
 

@@ -128,7 +128,7 @@ def test_a_run_of_an_older_agent_is_followed_to_its_end(account: Account, older:
         assert watcher.until_a(Started).pid == older.worker
         asked(account, "order", RUN, "0", "stop", "60", "ann")
         assert watcher.until_drained(0) == {0: 9}
-        assert watcher.until_a(Drained).exited.stopped
+        assert watcher.until_a(Drained).exited.end.stopped
         assert watcher.text() == b"up\ntold\n"
         assert watcher.until_a(Done) == Done((), 0)
         watcher.until_a(CaughtUp)
@@ -168,7 +168,7 @@ def test_pids_without_reasons_in_an_older_journal_are_leftovers_all_the_same(acc
         watcher.send("watch", **SHOWN)
         told = watcher.until_a(Done)
         assert (told.leftovers, told.reasons) == ((4711,), ("outlived KILL",))
-        assert watcher.until_a(Exited).tail == ("no luck",)
+        assert watcher.until_a(Exited).end.tail == ("no luck",)
         watcher.until_a(CaughtUp)
         assert [event for event in watcher.events if isinstance(event, Remark | AgentGone)] == []
         watcher.finish()

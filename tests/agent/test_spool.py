@@ -297,7 +297,7 @@ def test_a_worker_that_removes_the_run_folder_harms_itself_only(account: Account
         agent.begin("/bin/sh", "-c", 'echo out; rm -rf "$HOME/.local"; echo more')
         assert agent.until_drained(0) == {0: 0}
         assert agent.text() == b"out\nmore\n"
-        assert not agent.until_a(Exited).is_disk_full
+        assert not agent.until_a(Exited).end.is_disk_full
         assert agent.until_a(Done).leftovers == ()
         assert agent.finish() == 0
 

@@ -19,6 +19,7 @@ from mnspawn.errors import HostError
 from mnspawn.events import Event, RunStarting, Stream, WorkerExited, WorkerOutput, WorkerStarted
 from mnspawn.output.sinks import ConsoleSink
 from mnspawn.plan.layout import ranks_of
+from mnspawn.report import RankEnd
 from mnspawn.spawning.watcher import Watcher
 from mnspawn_agent.core.pod import PodMachine, PodState
 from mnspawn_agent.posix.files.spool import Spool, Spools
@@ -51,7 +52,7 @@ def life(hosts: int) -> Callable[[], object]:
 
 def tell_the_end(run: RunMachine, hosts: int) -> None:
     for rank in range(2 * hosts):
-        run.exited(Exited(rank, 100 + rank, 0, 5.0, 3.0, False, False, False, ()), now=5.0)
+        run.exited(Exited(rank, 5.0, RankEnd(100 + rank, 0, 3.0)), now=5.0)
     for host in range(hosts):
         run.done(host, (), 0)
         run.settled(host, 6.0)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from mnspawn.report import RankEnd
+
 from .facts import HostFacts
 
 
@@ -79,16 +81,8 @@ class Left:
 @dataclass(frozen=True, slots=True)
 class Exited:
     rank: int
-    pid: int
-    code: int
     at: float  # on our clock
-    seconds: float
-    stopped: bool
-    killed: bool  # by us
-    is_disk_full: bool
-    tail: tuple[str, ...]
-    outlived_term: bool = False
-    raised: str | None = None  # as torch's `record` left it
+    end: RankEnd
 
 
 @dataclass(frozen=True, slots=True)

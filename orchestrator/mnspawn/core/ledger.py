@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mnspawn.report import HostOutcome, RankOutcome
+from mnspawn.report import HostOutcome, RankEnd, RankOutcome
 
 
 @dataclass(slots=True)
@@ -32,25 +32,13 @@ class RankEntry:
     rank: int
     local_rank: int
     host: int
-    pid: int | None = None
-    code: int | None = None
-    seconds: float | None = None
-    stopped: bool = False
-    killed: bool = False
-    outlived_term: bool = False
-    is_disk_full: bool = False
+    end: RankEnd = field(default_factory=RankEnd)
     ended_at: float | None = None
-    tail: tuple[str, ...] = ()
-    error: str | None = None
-    raised: str | None = None
 
     def outcome(self, host: str, began: float) -> RankOutcome:
         """As the report has it; the ranks were started at `began`."""
         ended = None if self.ended_at is None else self.ended_at - began
-        return RankOutcome(
-            self.rank, self.local_rank, host, self.pid, self.code, self.seconds, self.stopped, self.killed, ended,
-            self.tail, self.error, self.is_disk_full, self.outlived_term, self.raised,
-        )  # fmt: skip
+        return RankOutcome.of(self.end, rank=self.rank, local_rank=self.local_rank, host=host, ended_at=ended)
 
 
 @dataclass(frozen=True, slots=True)

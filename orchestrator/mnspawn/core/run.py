@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from enum import Enum
 
 from mnspawn.errors import ExitStatus
-from mnspawn.report import RankOutcome, RunReport
+from mnspawn.report import RankEnd, RankOutcome, RunReport
 
 from .actions import Action, Dismiss, GiveUpHost, Leave, PrepareAll, StartAll, StopAll
-from .ends import describe_end, status_of
 from .ledger import Cause, HostEntry, RankEntry
 from .patience import PROOF_LIMIT, Patience
 from .session import Exited
@@ -163,7 +162,7 @@ class RunMachine:
     # -- workers --------------------------------------------------------------------------------------------------
     def started(self, rank: int, pid: int) -> None:
         if rank in self._ranks:
-            self._ranks[rank].pid = pid
+            self._ranks[rank].end = RankEnd(pid=pid)
             self._starting.discard(rank)
         if self.state is R.STARTING and not self._starting:
             self._move("all_started")
@@ -171,26 +170,25 @@ class RunMachine:
     def not_started(self, rank: int, at: float, error: str, now: float) -> None:
         if rank in self._ranks:
             entry = self._ranks[rank]
-            entry.error, entry.ended_at = error, at
+            entry.end, entry.ended_at = RankEnd(error=error), at
             self._note_end(entry, now)
             self._stop(now, self._grace, f"rank {rank} could not be started")
 
-    def exited(self, end: Exited, now: float) -> None:
+    def exited(self, exited: Exited, now: float) -> None:
         """A worker ended; telling it again changes nothing."""
-        if end.rank not in self._ranks:
+        rank, end = exited.rank, exited.end
+        if rank not in self._ranks:
             return
-        entry = self._ranks[end.rank]
-        self._starting.discard(end.rank)
-        entry.pid, entry.code, entry.ended_at, entry.seconds = end.pid, end.code, end.at, end.seconds
-        entry.stopped, entry.killed, entry.outlived_term = end.stopped, end.killed, end.outlived_term
-        entry.is_disk_full, entry.tail, entry.raised = end.is_disk_full, end.tail, end.raised
+        entry = self._ranks[rank]
+        self._starting.discard(rank)
+        entry.end, entry.ended_at = end, exited.at
         name = self._hosts[entry.host].name
         self._note_end(entry, now)
         if end.stopped:
             if not self._is_adopted:  # else the order to stop is one of the facts still to come
                 self._stop(now, self._grace, f"host {name} stopped its workers")
         elif end.code != 0 and self._stops_on_failure:
-            self._stop(now, self._grace, f"rank {end.rank} on {name} failed")
+            self._stop(now, self._grace, f"rank {rank} on {name} failed")
 
     def _note_end(self, entry: RankEntry, now: float) -> None:
         host = self._hosts[entry.host]
@@ -381,11 +379,11 @@ class RunMachine:
                 first = None
         hosts = tuple(h.outcome(self._began, self._started_at is not None) for h in self._hosts)
         if first is not None:
-            status, reason = status_of(first), f"rank {first.rank} on {first.host}: {describe_end(first)}"
+            status, reason = first.exit_status, f"rank {first.rank} on {first.host}: {first.cause}"
         elif cause is not None:
             status, reason = cause.exit_status, cause.reason
         elif bad := [r for r in ranks if r.stopped or r.code != 0]:  # its agent did it: nobody here knows why
-            end = "was stopped on its host" if bad[0].stopped else describe_end(bad[0])
+            end = "was stopped on its host" if bad[0].stopped else bad[0].cause
             status, reason = int(ExitStatus.HOST_LOST), f"rank {bad[0].rank} on {bad[0].host}: {end}"
         else:
             status, reason = int(ExitStatus.OK), "every rank ended with status 0"

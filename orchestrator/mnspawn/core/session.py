@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mnspawn.report import RankEnd
 from mnspawn_agent.protocol import channel, messages
 from mnspawn_agent.protocol.checks import STREAMS
 from mnspawn_agent.protocol.version import PROTOCOL
@@ -292,19 +293,7 @@ class HostSession:
                 self._events.append(Remark(text))
 
     def _take_exit(self, message: dict[str, Any], now: float) -> None:
-        exited = Exited(
-            message["rank"],
-            message["pid"],
-            message["code"],
-            self.to_local(message["at"], now),
-            message["seconds"],
-            message["stopped"],
-            message["killed"],
-            message["is_disk_full"],
-            tuple(message["tail"]),
-            message["outlived_term"],
-            message["raised"],
-        )
+        exited = Exited(message["rank"], self.to_local(message["at"], now), RankEnd.read(message))
         self._events.append(exited)
         self._waiting[exited.rank] = (exited, dict(message["sizes"]))
         self._look_for_drain(exited.rank)

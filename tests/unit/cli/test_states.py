@@ -17,7 +17,7 @@ from mnspawn.cli.commands.signal import signal_of
 from mnspawn.cli.wording.states import began, columns, report_lines, state_of_rank, status_lines
 from mnspawn.core.pods import Pod, PodStatus, RankStatus
 from mnspawn.errors import UsageError
-from mnspawn.report import HostOutcome, RankOutcome, RunReport
+from mnspawn.report import HostOutcome, RankEnd, RankOutcome, RunReport
 from mnspawn_inventory import Host, InventoryError
 
 KNOWN = KnownRun(
@@ -32,7 +32,8 @@ KNOWN = KnownRun(
 def rank(number: int, code: int | None, *, stopped: bool = False, pid: int | None = 7) -> RankOutcome:
     host = "ab"[number // 2]
     seconds = None if code is None else 2.0
-    return RankOutcome(number, number % 2, host, pid, code, seconds, stopped, False, seconds, ())
+    end = RankEnd(pid, code, seconds, stopped)
+    return RankOutcome.of(end, rank=number, local_rank=number % 2, host=host, ended_at=seconds)
 
 
 def report(*ranks: RankOutcome, status: int = 0, lost: str | None = None) -> RunReport:

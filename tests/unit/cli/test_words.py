@@ -6,7 +6,6 @@ import pytest
 
 from mnspawn.cli.wording.run import (
     EventWording,
-    cause,
     duration,
     error_lines,
     fold_hosts,
@@ -28,7 +27,7 @@ from mnspawn.events import (
     Stream,
     WorkerExited,
 )
-from mnspawn.report import HostOutcome, RankOutcome, RunReport
+from mnspawn.report import HostOutcome, RankEnd, RankOutcome, RunReport
 
 
 def rank(
@@ -43,8 +42,8 @@ def rank(
     error: str | None = None,
 ) -> RankOutcome:
     return RankOutcome(
-        number, number % 2, host, 4000 + number, code, 12.34, stopped, killed, 12.5, tail, error,
-        outlived_term=outlived_term,
+        rank=number, local_rank=number % 2, host=host, pid=4000 + number, code=code, seconds=12.34, stopped=stopped,
+        killed=killed, ended_at=12.5, tail=tail, error=error, outlived_term=outlived_term,
     )  # fmt: skip
 
 
@@ -64,7 +63,7 @@ def report(*ranks: RankOutcome, status: int = 0, hosts: tuple[HostOutcome, ...] 
     ],
 )
 def test_causes(code: int | None, text: str) -> None:
-    assert cause(code) == text
+    assert RankEnd(code=code).cause == text
 
 
 def test_the_summary_names_who_failed_why_and_what_followed() -> None:
@@ -150,7 +149,7 @@ def test_nothing_claims_that_processes_which_outlived_kill_end_by_themselves() -
 
 
 def test_a_rank_that_could_not_be_started() -> None:
-    first = RankOutcome(0, 0, "a", None, None, None, False, False, None, (), "exec: no such file")
+    first = RankOutcome(rank=0, local_rank=0, host="a", error="exec: no such file")
     assert summary(report(first, status=1)) == [
         "mnspawn: rank 0 failed: could not be started: exec: no such file (host a, local rank 0)"
     ]

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mnspawn.core.actions import Dismiss, GiveUpHost, Leave, PrepareAll, StartAll, StopAll
-from mnspawn.core.ends import describe_end
 from mnspawn.core.patience import PROOF_LIMIT
 from mnspawn.core.run import EOF_SLACK, MOVES, RunMachine, RunState
 from mnspawn.core.session import Exited
 from mnspawn.errors import ExitStatus
+from mnspawn.report import RankEnd
 from tests.unit.agent.tables import reachable, terminal
 
 GRACE = 10.0
@@ -64,7 +64,8 @@ def done() -> RunMachine:
 def exits(
     run: RunMachine, rank: int, code: int = 0, at: float = 5.0, stopped: bool = False, killed: bool = False
 ) -> None:
-    run.exited(Exited(rank, 100 + rank, code, at, at - 2.0, stopped, killed, False, ("last words",)), now=at + 0.1)
+    end = RankEnd(100 + rank, code, at - 2.0, stopped, killed, ("last words",))
+    run.exited(Exited(rank, at, end), now=at + 0.1)
 
 
 def settle(run: RunMachine, now: float, hosts: tuple[int, ...] = (0, 1)) -> RunMachine:
@@ -691,13 +692,13 @@ def test_an_adopted_run_began_when_its_hosts_say_not_when_our_clock_does() -> No
         (-9, False, "signal 9 (SIGKILL, possibly out of memory)"),
         (-9, True, "signal 9 (SIGKILL)"),
         (-6, False, "signal 6 (SIGABRT)"),
-        (-77, False, "signal 77 (SIG77)"),
+        (-77, False, "signal 77"),
     ],
 )
 def test_an_end_in_words(code: int, killed: bool, words: str) -> None:
     run = running()
     exits(run, 0, code=code, killed=killed)
-    assert describe_end(run.report().ranks[0]) == words
+    assert run.report().ranks[0].cause == words
 
 
 # -- anything

@@ -21,6 +21,7 @@ from mnspawn.core.session import (
     SessionEvent,
     Speaker,
 )
+from mnspawn.report import RankEnd
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel, Received
 from tests.unit.protocol import conversation
@@ -183,7 +184,7 @@ def test_an_empty_chunk_is_no_event() -> None:
 
 def test_an_exit_is_drained_only_when_every_stream_has_reached_its_size() -> None:
     pair = Pair()
-    exited = Exited(0, 42, 0, pair.now, 4.0, False, False, False, ("bye",))
+    exited = Exited(0, pair.now, RankEnd(42, 0, 4.0, tail=("bye",)))
     assert pair.exits(out=3, err=2) == [exited]
     assert kinds(pair.outputs(0, b"abc")) == [Output]
     assert kinds(pair.outputs(0, b"e", stream=STDERR)) == [Output]

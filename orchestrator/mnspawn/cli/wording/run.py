@@ -4,7 +4,6 @@ Whatever may come from a host passes through `visible`, so that no host can stee
 """
 
 import re
-import signal
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
@@ -25,7 +24,7 @@ from mnspawn.events import (
     WorkerStarted,
 )
 from mnspawn.output.fold import rank_set
-from mnspawn.report import RankOutcome, RunReport
+from mnspawn.report import RankOutcome, RunReport, cause_of
 
 from .folding import Told, fold
 
@@ -89,21 +88,6 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def cause(code: int | None, error: str | None = None, *, is_ours: bool = False) -> str:
-    """What ended a process, from its return code as Popen gives it; a KILL that is ours needs no explanation."""
-    if error is not None:
-        return f"could not be started: {shortened(error)}"
-    if code is None:
-        return "no news of its end"
-    if code >= 0:
-        return f"exit status {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:  # a real-time signal between the named ones
-        return f"signal {-code}"
-    return f"signal {-code} ({name}{', possibly out of memory' if name == 'SIGKILL' and not is_ours else ''})"
 
 
 def error_lines(error: MnspawnError) -> list[str]:
@@ -217,7 +201,7 @@ def _step(event: Event) -> str | None:
         case RunStarting(run=run, world_size=world_size):
             return f"run {run}: starting {counted(world_size, 'rank')}"
         case WorkerExited(host=host, rank=rank, code=code, seconds=seconds, stopped=False) if code:
-            return f"{host}: rank {rank}: {cause(code)} after {duration(seconds)}"
+            return f"{host}: rank {rank}: {cause_of(code)} after {duration(seconds)}"
         case HostStopped(host=host, swept=swept) if swept:
             return f"{host}: ended {swept} processes that had left their worker's group"
         case HostStopped(host=host):
@@ -230,7 +214,7 @@ def _worker_step(event: Event) -> str | None:
         case WorkerStarted(host=host, rank=rank, pid=pid):
             return f"{host}: rank {rank}: started, pid {pid}"
         case WorkerExited(host=host, rank=rank, code=code, seconds=seconds, stopped=stopped):
-            return f"{host}: rank {rank}: {'stopped: ' if stopped else ''}{cause(code)} after {duration(seconds)}"
+            return f"{host}: rank {rank}: {'stopped: ' if stopped else ''}{cause_of(code)} after {duration(seconds)}"
     return None
 
 
@@ -274,7 +258,7 @@ def _failure(report: RunReport) -> list[str]:
         where.append(f"pid {first.pid}")
     if first.seconds is not None:
         where.append(f"ran {duration(first.seconds)}")
-    lines = [f"mnspawn: rank {first.rank} failed: {cause(first.code, first.error)} ({visible(', '.join(where))})"]
+    lines = [f"mnspawn: rank {first.rank} failed: {shortened(first.cause)} ({visible(', '.join(where))})"]
     if first.is_disk_full:
         lines.append(
             f"  the disk of {visible(first.host)} that takes its output was full: what it wrote last can be lost"
@@ -302,7 +286,7 @@ def _consequences(report: RunReport) -> list[str]:
     others: dict[str, list[RankOutcome]] = {}
     for rank in report.ranks:
         if rank.has_failed and rank != report.first_failure:
-            others.setdefault(cause(rank.code, rank.error), []).append(rank)
+            others.setdefault(shortened(rank.cause), []).append(rank)
     for why, failed in others.items():
         hosts = fold_hosts(rank.host for rank in failed)
         lines.append(f"  failed as well: {ranks_of([rank.rank for rank in failed])} on {hosts}: {why}")

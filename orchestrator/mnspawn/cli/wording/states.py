@@ -8,7 +8,7 @@ from typing import Any
 from mnspawn.api.runs import KnownRun
 from mnspawn.report import PHASES, HostOutcome, RankOutcome, RunReport
 
-from .run import cause, counted, duration, ranks_of, shortened, summary, undead, visible
+from .run import counted, duration, ranks_of, shortened, summary, undead, visible
 
 LEAST_CELL = 10  # characters, however narrow the terminal
 
@@ -43,12 +43,12 @@ def began(time: float) -> str:
 def state_of_rank(rank: RankOutcome, has_ended: bool) -> str:
     """running, exit status 1, signal 9 (SIGKILL), stopped, not started, no news."""
     if rank.error is not None:
-        return cause(None, rank.error)
+        return shortened(rank.cause)
     if rank.code is None:
         if rank.pid is None:
             return "not started"
         return "no news" if has_ended else "running"
-    return f"stopped ({cause(rank.code, is_ours=rank.killed)})" if rank.stopped else cause(rank.code)
+    return f"stopped ({rank.cause})" if rank.stopped else rank.cause
 
 
 def states_of_host(ranks: Sequence[RankOutcome], has_ended: bool) -> str:
@@ -105,7 +105,7 @@ def status_lines(
 
 def _failed_so_far(report: RunReport) -> list[str]:
     failed = [rank for rank in report.ranks if rank.has_failed]
-    return [f"rank {rank.rank} failed: {cause(rank.code, rank.error)} (host {visible(rank.host)})" for rank in failed]
+    return [f"rank {rank.rank} failed: {shortened(rank.cause)} (host {visible(rank.host)})" for rank in failed]
 
 
 def report_lines(known: KnownRun | None, report: RunReport) -> list[str]:

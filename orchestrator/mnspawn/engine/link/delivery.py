@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Protocol
 
 from mnspawn import events as seen
@@ -63,12 +64,10 @@ class Delivery:
                 self.owe(payee, len(chunk))
             case agent.Started(rank, pid):
                 self.emit(seen.WorkerStarted(now, host, rank, local_rank(rank), pid))
-            case agent.Drained(e):
-                self.emit(
-                    seen.WorkerExited(
-                        now, host, e.rank, local_rank(e.rank), e.pid, e.code, e.seconds, e.stopped, e.killed, e.raised
-                    )
-                )
+            case agent.Drained(exited):
+                rank, end = exited.rank, exited.end
+                shown = {f.name: getattr(end, f.name) for f in fields(seen.WorkerExited) if hasattr(end, f.name)}
+                self.emit(seen.WorkerExited(now, host, rank, local_rank(rank), **shown))
             case agent.Gap(rank, stream, offset, count):
                 self.emit(seen.OutputLost(now, host, rank, seen.Stream(stream), offset, count))
             case agent.Done(leftovers, swept, _, reasons):
