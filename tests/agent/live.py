@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 from mnspawn._version import __version__
 from mnspawn.bootstrap import bundle, stub
 from mnspawn.bootstrap.stub import Handshake
-from mnspawn.core.session import Drained, Hello, HostSession, Output, Prepared, Refused, SessionEvent, Speaker
+from mnspawn.core.agent_events import Drained, Hello, Output, Prepared, Refused, SessionEvent
+from mnspawn.core.message_check import Speaker
+from mnspawn.core.session import HostSession
 from mnspawn.engine.request import RunRequest
 from mnspawn.engine.run.prepare import Preparation, load_files, start_message
 from mnspawn.plan.launch_plan import Program

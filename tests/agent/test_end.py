@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.core.session import Complete, Done, Exited, Started, StopAsked
+from mnspawn.core.agent_events import Complete, Done, Exited, Started, StopAsked
 from mnspawn_agent.protocol import messages
 from tests.agent.live import RUN, Account, Live, is_alive
 from tests.support import wait_until

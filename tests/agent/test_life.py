@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.core.session import Complete, Done, Drained, Exited, NotStarted, Output, Remark, Started
+from mnspawn.core.agent_events import Complete, Done, Drained, Exited, NotStarted, Output, Remark, Started
 from mnspawn.errors import PythonMissing, PythonTooOld
 from mnspawn.plan.launch_plan import Program
 from mnspawn_agent.protocol import messages

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.core.session import Complete, FileOpened
+from mnspawn.core.agent_events import Complete, FileOpened
 from mnspawn_agent.posix import native
 from mnspawn_agent.protocol import messages
 from tests.agent.live import RUN, Account, Live

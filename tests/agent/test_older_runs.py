@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from mnspawn.core.agent_events import AgentGone, CaughtUp, Done, Drained, Exited, Remark, Started
 from mnspawn.core.pods import Pods, PodStatus, RankStatus
-from mnspawn.core.session import AgentGone, CaughtUp, Done, Drained, Exited, Remark, Started
 from mnspawn_agent.protocol import channel
 from tests.agent.live import RUN, Account, Live, is_alive
 from tests.support import PATIENCE, wait_until

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from mnspawn.core.session import Complete, Started
+from mnspawn.core.agent_events import Complete, Started
 from mnspawn_agent.posix.run.ports import POOL, HeldPorts, PortTaken
 from mnspawn_agent.posix.run.probe import probe
 from mnspawn_agent.protocol import messages

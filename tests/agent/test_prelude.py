@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.core.session import Refused
+from mnspawn.core.agent_events import Refused
 from mnspawn.plan.launch_plan import Program
 from mnspawn_agent.protocol import messages
 from tests.agent.live import Account, Live, is_alive

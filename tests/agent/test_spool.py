@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.core.session import Complete, Done, Exited, Started
+from mnspawn.core.agent_events import Complete, Done, Exited, Started
 from mnspawn_agent.posix import libc
 from mnspawn_agent.posix.files.marks import Marks, MarkWriter
 from mnspawn_agent.posix.files.spool import TAIL_LINES, Spool, Spools, tail_of

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.core.session import Gap, HostSession, NotStarted, Output, Remark, SessionEvent, Speaker
+from mnspawn.core.agent_events import Gap, NotStarted, Output, Remark, SessionEvent
+from mnspawn.core.message_check import Speaker
+from mnspawn.core.session import HostSession
 from mnspawn_agent.posix.files import rundir
 from mnspawn_agent.posix.files.marks import MarkWriter
 from mnspawn_agent.posix.link.watch import Watcher, _clock_shift

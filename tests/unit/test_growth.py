@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.core.agent_events import Exited, Output, Started
+from mnspawn.core.agent_events import Complete, Exited, Output, Started
+from mnspawn.core.message_check import Speaker
 from mnspawn.core.run import RunMachine, RunState
-from mnspawn.core.session import Complete, HostSession, Speaker
+from mnspawn.core.session import HostSession
 from mnspawn.engine.link.delivery import HIGH_WATER, Delivery
 from mnspawn.engine.registry import KnownRun
 from mnspawn.engine.run.answers import Answers

@@ -7,9 +7,9 @@ from mnspawn.errors import ExitStatus
 from mnspawn.report import RankEnd, RankOutcome, RunReport
 
 from .actions import Action, Dismiss, GiveUpHost, Leave, PrepareAll, StartAll, StopAll
+from .agent_events import Exited
 from .ledger import Cause, HostEntry, RankEntry
 from .patience import PROOF_LIMIT, Patience
-from .session import Exited
 
 LEAVING = 3  # interrupts: the first stops, the second kills
 EOF_SLACK = 0.25  # a dying agent's link can be seen to end a little after its workers' peers have noticed

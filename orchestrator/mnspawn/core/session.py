@@ -8,58 +8,10 @@ from mnspawn_agent.protocol import channel, messages
 from mnspawn_agent.protocol.checks import STREAMS
 from mnspawn_agent.protocol.version import PROTOCOL
 
-from .agent_events import (
-    AgentGone,
-    CaughtUp,
-    Complete,
-    Done,
-    Drained,
-    Exited,
-    FileOpened,
-    Gap,
-    Hello,
-    Left,
-    LetGo,
-    LinkLost,
-    Need,
-    NotStarted,
-    Output,
-    Prepared,
-    Refused,
-    Remark,
-    SessionEvent,
-    Started,
-    StopAsked,
-)
+from . import agent_events as agent
+from .agent_events import SessionEvent
 from .facts import HostFacts, Nonsense
 from .message_check import MessageCheck, Speaker
-
-__all__ = [
-    "STREAMS",
-    "AgentGone",
-    "CaughtUp",
-    "Complete",
-    "Done",
-    "Drained",
-    "Exited",
-    "FileOpened",
-    "Gap",
-    "Hello",
-    "HostSession",
-    "Left",
-    "LetGo",
-    "LinkLost",
-    "Need",
-    "NotStarted",
-    "Output",
-    "Prepared",
-    "Refused",
-    "Remark",
-    "SessionEvent",
-    "Speaker",
-    "Started",
-    "StopAsked",
-]
 
 ONCE = frozenset(  # a watcher says again what we have
     (messages.HELLO, messages.PREPARED, messages.STARTED, messages.NOT_STARTED, messages.EXITED, messages.DONE)
@@ -91,7 +43,7 @@ class HostSession:
         self._owed = 0
         self._heard = now
         self._next: dict[tuple[int, int], int] = dict(offsets or {})
-        self._waiting: dict[int, tuple[Exited, dict[int, int]]] = {}  # exits whose output is still on its way
+        self._waiting: dict[int, tuple[agent.Exited, dict[int, int]]] = {}  # exits whose output is still on its way
         self._missing: dict[tuple[int, int], int] = {}  # once all has ended: the sizes of what is not yet here
         self._events: list[SessionEvent] = []
         self.told = 0  # events that brought the run on; what a host may say at any time is not among them
@@ -191,7 +143,7 @@ class HostSession:
     # -- what the agent says ---------------------------------------------------------------------------------------
     def events(self) -> list[SessionEvent]:
         events, self._events = self._events, []
-        self.told += sum(not isinstance(event, Remark | LetGo | StopAsked) for event in events)
+        self.told += sum(not isinstance(event, agent.Remark | agent.LetGo | agent.StopAsked) for event in events)
         return events
 
     def _take(self) -> None:
@@ -206,7 +158,7 @@ class HostSession:
                         self._take_output(event)
                 case channel.Lost(kind, detail):
                     said = f"{NONSENSE}: {detail}" if kind == "nonsense" else detail
-                    self._events.append(LinkLost(kind, said, self._heard))
+                    self._events.append(agent.LinkLost(kind, said, self._heard))
                 case channel.Synced():
                     pass  # the agent goes on where our offsets are
                 case channel.BlobChunk():
@@ -214,7 +166,7 @@ class HostSession:
             if problem is not None:
                 self._channel.lose("nonsense", problem)
                 self._channel.events()  # nothing behind it counts
-                self._events.append(LinkLost("nonsense", f"{NONSENSE}: {problem}", self._heard))
+                self._events.append(agent.LinkLost("nonsense", f"{NONSENSE}: {problem}", self._heard))
                 return
 
     def _take_message(self, message: dict[str, Any]) -> str | None:
@@ -236,14 +188,14 @@ class HostSession:
         match message:
             case {"type": messages.HELLO, "protocol": version, "facts": facts, "cached": cached}:
                 if version != PROTOCOL:
-                    self._events.append(Refused((f"expected protocol {PROTOCOL}, found {version}",)))
+                    self._events.append(agent.Refused((f"expected protocol {PROTOCOL}, found {version}",)))
                 elif self._check.speaker is Speaker.AGENT:
-                    self._events.append(Hello(HostFacts.read(facts), cached))
+                    self._events.append(agent.Hello(HostFacts.read(facts), cached))
             case {"type": messages.NEED, "blobs": blobs}:
-                self._events.append(Need(tuple(blobs)))
+                self._events.append(agent.Need(tuple(blobs)))
             case {"type": messages.PREPARED}:
                 self._events.append(
-                    Prepared(
+                    agent.Prepared(
                         tuple(message["ports"]),
                         tuple(message["extra_ports"]),
                         message["run_dir"],
@@ -255,11 +207,11 @@ class HostSession:
                     )
                 )
             case {"type": messages.REFUSED, "reasons": reasons}:
-                self._events.append(Refused(tuple(reasons)))
+                self._events.append(agent.Refused(tuple(reasons)))
             case {"type": messages.STARTED, "rank": rank, "pid": pid, "at": at}:
-                self._events.append(Started(rank, pid, self.to_local(at, now)))
+                self._events.append(agent.Started(rank, pid, self.to_local(at, now)))
             case {"type": messages.NOT_STARTED, "rank": rank, "at": at, "error": error}:
-                self._events.append(NotStarted(rank, self.to_local(at, now), error))
+                self._events.append(agent.NotStarted(rank, self.to_local(at, now), error))
             case {"type": messages.EXITED}:
                 self._take_exit(message, now)
             case {"type": messages.LEFT, "rank": rank, "stream": stream, "offset": offset, "count": count}:
@@ -270,7 +222,7 @@ class HostSession:
                 final = {(rank, stream): size for rank, stream, size in sizes}
                 self._missing = {key: size for key, size in final.items() if self._next.get(key, 0) < size}
                 pids, reasons = tuple(pid for pid, _ in leftovers), tuple(reason for _, reason in leftovers)
-                self._events.append(Done(pids, swept, self.to_local(at, now), reasons))
+                self._events.append(agent.Done(pids, swept, self.to_local(at, now), reasons))
                 self._look_for_end()
             case {"type": messages.FROM, "rank": rank, "stream": stream, "offset": offset}:
                 if (rank, stream) in self._next:
@@ -278,22 +230,22 @@ class HostSession:
                 else:
                     self._next[rank, stream] = offset
             case {"type": messages.STOPPING, "reason": reason, "grace": grace, "is_orphaned": is_orphaned}:
-                self._events.append(StopAsked(reason, grace, is_orphaned))
+                self._events.append(agent.StopAsked(reason, grace, is_orphaned))
             case {"type": messages.LET_GO}:
-                self._events.append(LetGo())
+                self._events.append(agent.LetGo())
             case {"type": messages.CAUGHT_UP}:
-                self._events.append(CaughtUp())
+                self._events.append(agent.CaughtUp())
             case {"type": messages.GONE, "reason": reason, "leftovers": leftovers}:
                 pids, reasons = tuple(pid for pid, _ in leftovers), tuple(reason for _, reason in leftovers)
-                self._events.append(AgentGone(reason, pids, reasons))
+                self._events.append(agent.AgentGone(reason, pids, reasons))
             case {"type": messages.FILE}:
                 fields = (message[name] for name in ("number", "path", "inode", "at", "offset"))
-                self._events.append(FileOpened(*fields))
+                self._events.append(agent.FileOpened(*fields))
             case {"type": messages.NOTICE, "text": text}:
-                self._events.append(Remark(text))
+                self._events.append(agent.Remark(text))
 
     def _take_exit(self, message: dict[str, Any], now: float) -> None:
-        exited = Exited(message["rank"], self.to_local(message["at"], now), RankEnd.read(message))
+        exited = agent.Exited(message["rank"], self.to_local(message["at"], now), RankEnd.read(message))
         self._events.append(exited)
         self._waiting[exited.rank] = (exited, dict(message["sizes"]))
         self._look_for_drain(exited.rank)
@@ -309,19 +261,19 @@ class HostSession:
             offset = expected
         self.consumed(size - len(chunk))
         if chunk:
-            self._events.append(Output(rank, stream, offset, chunk, time))
+            self._events.append(agent.Output(rank, stream, offset, chunk, time))
             self._advance(rank, stream, offset + len(chunk))
 
     def _leave(self, rank: int, stream: int, offset: int) -> None:
         expected = self._next.get((rank, stream), 0)
         if offset > expected:
-            self._events.append(Left(rank, stream, expected, offset - expected))
+            self._events.append(agent.Left(rank, stream, expected, offset - expected))
             self._advance(rank, stream, offset)
 
     def _skip(self, rank: int, stream: int, offset: int) -> None:
         expected = self._next.get((rank, stream), 0)
         if offset > expected:
-            self._events.append(Gap(rank, stream, expected, offset - expected))
+            self._events.append(agent.Gap(rank, stream, expected, offset - expected))
             self._advance(rank, stream, offset)
 
     def _advance(self, rank: int, stream: int, offset: int) -> None:
@@ -338,8 +290,8 @@ class HostSession:
             exited, sizes = self._waiting[rank]
             if all(self._next.get((rank, stream), 0) >= size for stream, size in sizes.items()):
                 del self._waiting[rank]
-                self._events.append(Drained(exited))
+                self._events.append(agent.Drained(exited))
 
     def _look_for_end(self) -> None:
         if not self._missing:
-            self._events.append(Complete())
+            self._events.append(agent.Complete())

@@ -9,13 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mnspawn.core import message_check
-from mnspawn.core.message_check import MOVES, Phase, Speaker
-from mnspawn.core.run import RunMachine
-from mnspawn.core.session import (
+from mnspawn.core.agent_events import (
     Complete,
     Done,
     Exited,
-    HostSession,
     LinkLost,
     NotStarted,
     Remark,
@@ -23,6 +20,9 @@ from mnspawn.core.session import (
     Started,
     StopAsked,
 )
+from mnspawn.core.message_check import MOVES, Phase, Speaker
+from mnspawn.core.run import RunMachine
+from mnspawn.core.session import HostSession
 from mnspawn_agent.protocol import framing, messages
 from mnspawn_agent.protocol.channel import BEAT, OUTPUT_HEAD, Channel
 from tests.unit.core.test_facts import odd

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mnspawn.core.actions import Dismiss, GiveUpHost, Leave, PrepareAll, StartAll, StopAll
+from mnspawn.core.agent_events import Exited
 from mnspawn.core.patience import PROOF_LIMIT
 from mnspawn.core.run import EOF_SLACK, MOVES, RunMachine, RunState
-from mnspawn.core.session import Exited
 from mnspawn.errors import ExitStatus
 from mnspawn.report import RankEnd
 from tests.unit.agent.tables import reachable, terminal

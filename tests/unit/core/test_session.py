@@ -3,14 +3,13 @@ from typing import Any
 
 import pytest
 
-from mnspawn.core.session import (
+from mnspawn.core.agent_events import (
     Complete,
     Done,
     Drained,
     Exited,
     Gap,
     Hello,
-    HostSession,
     LinkLost,
     Need,
     NotStarted,
@@ -19,8 +18,9 @@ from mnspawn.core.session import (
     Refused,
     Remark,
     SessionEvent,
-    Speaker,
 )
+from mnspawn.core.message_check import Speaker
+from mnspawn.core.session import HostSession
 from mnspawn.report import RankEnd
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel, Received

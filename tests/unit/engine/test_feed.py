@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from mnspawn.core.session import Hello, LinkLost, Remark, SessionEvent
+from mnspawn.core.agent_events import Hello, LinkLost, Remark, SessionEvent
 from mnspawn.engine.link.feed import WINDOW_MOST, Feed
 from mnspawn.engine.link.join import Wire
 from mnspawn.engine.link.sites import Reached

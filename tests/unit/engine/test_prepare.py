@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mnspawn.core.session import Hello, Prepared
+from mnspawn.core.agent_events import Hello, Prepared
 from mnspawn.engine.request import RunRequest
 from mnspawn.engine.run.prepare import Preparation, RunFile, check_request, load_files, start_message
 from mnspawn.errors import PlanRefused, UsageError

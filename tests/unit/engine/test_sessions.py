@@ -1,19 +1,19 @@
 """Both halves of a link against each other, over wires that are cut at every byte."""
 
-from mnspawn.core.session import (
+from mnspawn.core.agent_events import (
     Complete,
     Done,
     Drained,
     Exited,
     Gap,
     Hello,
-    HostSession,
     LinkLost,
     Output,
     Prepared,
     SessionEvent,
     Started,
 )
+from mnspawn.core.session import HostSession
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel, Received, Synced
 from tests.unit.protocol import conversation

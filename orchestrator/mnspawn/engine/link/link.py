@@ -9,12 +9,12 @@ from typing import Any
 
 from mnspawn.core.agent_events import Hello, LinkLost, Prepared, SessionEvent
 from mnspawn.core.message_check import Speaker
-from mnspawn.core.session import STREAMS
 from mnspawn.engine.request import RunRequest
 from mnspawn.errors import BootstrapError, HostError
 from mnspawn.transport.base import Connection, RemoteProcess
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel
+from mnspawn_agent.protocol.checks import STREAMS
 
 from . import join
 from .feed import HOPELESS, Feed

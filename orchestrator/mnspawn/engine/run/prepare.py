@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mnspawn.core import survey
-from mnspawn.core.session import Hello, Prepared
+from mnspawn.core.agent_events import Hello, Prepared
 from mnspawn.engine.request import RunRequest
 from mnspawn.errors import PlanRefused, UsageError
 from mnspawn.plan import contract, launch_plan, layout
