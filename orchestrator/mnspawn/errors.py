@@ -1,34 +1,4 @@
-"""What can go wrong, and the exit status that each kind of failure ends in.
-
-MnspawnError                        70  (only its children are raised)
- |- UsageError                       2  bad input: names the place, what was expected, what was found
- |- HostError                        3  one host could not be used; carries `host`
- |   |- Unreachable
- |   |   |- NameUnknown                 DNS does not know it
- |   |   |- NoRoute
- |   |   |- ConnectionRefused
- |   |   |- ConnectTimeout
- |   |   `- ConnectionClosed            the server hung up while connecting
- |   |- NoCommonAlgorithm               key exchange, cipher, MAC or host key type
- |   |- HostKeyError
- |   |   |- HostKeyUnknown
- |   |   `- HostKeyChanged
- |   |- AuthError
- |   |   |- AuthRefused
- |   |   |- PassphraseNeeded
- |   |   `- KeyUnusable                 unreadable, bad permissions, unknown type
- |   |- ChannelRefused                  MaxSessions and the like: connected, but no command may start
- |   |- TransportUnavailable            this transport can't do what the host needs
- |   `- BootstrapError                  connected, but the agent did not come up
- |       |- ShellRefused                account or shell forbids commands
- |       |- PythonMissing
- |       |- PythonTooOld
- |       `- NothingWritable
- |- HostsUnusable                    3  several HostErrors, reported together
- |- PlanRefused                      4  hosts that can be used refused this plan
- |- HostLost                         5  a host was lost while the run was running
- `- InternalError                   70  our bug
-"""
+"""What can go wrong, by kind, and the exit status that each kind ends in."""
 
 from collections.abc import Sequence
 from enum import IntEnum

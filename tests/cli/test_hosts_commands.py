@@ -121,7 +121,7 @@ def test_a_reader_that_leaves_does_not_hold_it_up(controller: Controller) -> Non
     ("words", "said"),
     [
         (["exec", "h1", "uptime"], "expected -- and a command behind the hosts"),
-        (["exec", "h1", "--"], "expected a command behind --, found nothing"),
+        (["exec", "h1", "--"], "expected a command after --, found nothing"),
         (["exec", "--", "uptime"], "expected hosts to run on, found none"),
         (["exec", "-H", "a", "b", "--", "true"], "HOSTS: expected hosts once, found --hosts as well"),
         (["exec", "a;b", "--", "true"], "HOSTS: not a host name"),

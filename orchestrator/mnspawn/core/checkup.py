@@ -1,4 +1,4 @@
-"""What is wrong with a host, and what to do about it, from what it said of itself. Pure."""
+"""Finds what is wrong with a host, and what to do about it, from what it says of itself. Pure."""
 
 import ipaddress
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
-"""What a host says of itself, read once into checked types. Pure.
+"""Reads what a host says of itself into checked types. Pure.
 
-All of it is the host's word: what is not as our agent says it is an error that names the field.
+Nothing of it is trusted: what our agent would not say is an error that names the field.
 """
 
 import ipaddress
@@ -21,7 +21,7 @@ MOST_USERS = 1 << 32  # uid_t
 
 
 class Nonsense(ValueError):
-    """What was said can't be; the text names the field, what was expected and what was found."""
+    """An answer that can't be; the text names the field, what was expected and what was found."""
 
 
 class Reader:
@@ -31,46 +31,46 @@ class Reader:
         place: names the object in messages.
     """
 
-    def __init__(self, said: object, place: str = "") -> None:
+    def __init__(self, answer: object, place: str = "") -> None:
         self._place = place
-        if not isinstance(said, dict):
-            raise Nonsense(f"{place or 'it'}: expected an object, found {shown(said)}")
-        self._said = said
+        if not isinstance(answer, dict):
+            raise Nonsense(f"{place or 'it'}: expected an object, found {shown(answer)}")
+        self._fields = answer
 
     def _fail(self, name: str, expected: str) -> Nonsense:
-        found = f"found {shown(self._said[name])}" if name in self._said else "found none"
+        found = f"found {shown(self._fields[name])}" if name in self._fields else "found none"
         return Nonsense(f"{self._path(name)}: expected {expected}, {found}")
 
     def _path(self, name: str) -> str:
         return f"{self._place}.{name}" if self._place else name
 
     def text(self, name: str, default: str | None = None, most: int = MAX_LINE) -> str:
-        value = self._said.get(name, default)
+        value = self._fields.get(name, default)
         if not isinstance(value, str) or len(value) > most or not is_text(value):
             raise self._fail(name, "text")
         return value
 
     def flag(self, name: str) -> bool:
-        value = self._said.get(name)
+        value = self._fields.get(name)
         if not isinstance(value, bool):
             raise self._fail(name, "true or false")
         return value
 
     def whole(self, name: str, least: int = 0, most: int = MOST_BYTES, default: int | None = None) -> int:
-        value = self._said.get(name, default)
+        value = self._fields.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise self._fail(name, f"a whole number from {least}")
         return value
 
     def number(self, name: str, least: float, most: float) -> float:
-        value = self._said.get(name)
+        value = self._fields.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
             raise self._fail(name, "a number")
         return float(value)
 
     def items(self, name: str, most: int, read: Callable[["Reader"], T]) -> tuple[T, ...]:
         """A list; every item is read as the field "item" of a reader."""
-        value = self._said.get(name)
+        value = self._fields.get(name)
         if not isinstance(value, list) or len(value) > most:
             raise self._fail(name, f"a list of at most {most}")
         return tuple(read(Reader({"item": item}, self._path(name))) for item in value)
@@ -90,20 +90,20 @@ class Reader:
 
     def part(self, name: str) -> "Reader":
         """A field that is an object itself."""
-        if not isinstance(self._said.get(name), dict):
+        if not isinstance(self._fields.get(name), dict):
             raise self._fail(name, "an object")
-        return Reader(self._said[name], self._path(name))
+        return Reader(self._fields[name], self._path(name))
 
     def names(self) -> list[str]:
         """Of the object's fields, whatever they are."""
-        return list(self._said)
+        return list(self._fields)
 
     def has(self, name: str) -> bool:
-        return name in self._said
+        return name in self._fields
 
     def has_value(self, name: str) -> bool:
         """There is one, and it is not null."""
-        return self._said.get(name) is not None
+        return self._fields.get(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ class Device:
     memory: int  # bytes
 
     @classmethod
-    def read(cls, said: Reader) -> Self:
-        return cls(said.text("name", ""), said.text("uuid", ""), said.whole("memory", default=0))
+    def read(cls, answer: Reader) -> Self:
+        return cls(answer.text("name", ""), answer.text("uuid", ""), answer.whole("memory", default=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +161,9 @@ class HostFacts:
     accelerator_nodes: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, said: object) -> Self:
+    def read(cls, answer: object) -> Self:
         """Raises Nonsense."""
-        reader = Reader(said)
+        reader = Reader(answer)
         env = reader.part("env")
         names = env.names()
         if len(names) > MOST_VARIABLES or not all(name.isidentifier() for name in names):
@@ -204,9 +204,9 @@ class HostFacts:
 
     def describe(self) -> dict[str, Any]:
         """As JSON-able values, in the agent's words."""
-        told = {**_plain(asdict(self)), "env": dict(self.env)}
+        described = {**_plain(asdict(self)), "env": dict(self.env)}
         rare = ("lost_devices", "is_device_doubtful", "accelerator_nodes")
-        return {name: value for name, value in told.items() if value or name not in rare}
+        return {name: value for name, value in described.items() if value or name not in rare}
 
 
 def _kind(reader: Reader) -> str:
@@ -313,9 +313,9 @@ class CheckupFacts:
     rehearsal: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def read(cls, said: object) -> Self:
+    def read(cls, answer: object) -> Self:
         """Raises Nonsense."""
-        reader = Reader(said)
+        reader = Reader(answer)
         cache, runs, memory = reader.part("cache"), reader.part("runs"), reader.part("memory")
         limits, logind, own_name = reader.part("limits"), reader.part("logind"), reader.part("own_name")
         place = runs.text("place")
@@ -359,5 +359,5 @@ class CheckupFacts:
 REHEARSED = ("folder", "processes", "ports")
 
 
-def _rehearsal(said: Reader) -> tuple[tuple[str, str], ...]:
-    return tuple((name, said.text(name)) for name in REHEARSED if said.has_value(name))
+def _rehearsal(answer: Reader) -> tuple[tuple[str, str], ...]:
+    return tuple((name, answer.text(name)) for name in REHEARSED if answer.has_value(name))

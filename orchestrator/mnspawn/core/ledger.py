@@ -1,4 +1,4 @@
-"""What the machine of a run notes of its hosts and ranks, and the report's words for it. No I/O and no clock."""
+"""What the machine of a run notes of its hosts and ranks, for the report. Pure."""
 
 from dataclasses import dataclass, field
 

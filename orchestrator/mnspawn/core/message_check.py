@@ -1,6 +1,6 @@
-"""Whether what a host says makes sense: in its fields, in its order, and as an answer to what it was asked. Pure.
+"""Checks what a host says: its fields, its order, and whether it answers what was asked. Pure.
 
-Our own agent always does. Another program in its place may say anything, and must be able to harm its own host only.
+Our own agent passes always. Another program in its place may say anything, and must not harm anything but its own host.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class Speaker(Enum):
 
 
 class Phase(Enum):
-    """How far an agent is, from what it was told and what it has said."""
+    """How far an agent is, from what we sent and what it has said."""
 
     CALLED = "called"
     PRESENT = "present"
@@ -73,7 +73,7 @@ BEGINS = {m.STARTED: "runs", m.NOT_STARTED: "ended"}
 
 
 class MessageCheck:
-    """What one host may say next, in one session."""
+    """What one host may say next in one session."""
 
     def __init__(self, speaker: Speaker = Speaker.AGENT) -> None:
         self.speaker = speaker
@@ -87,7 +87,7 @@ class MessageCheck:
 
     @property
     def ranks(self) -> frozenset[int]:
-        """Of this host, as far as they are known."""
+        """The host's ranks, as far as they are known."""
         return self._ranks or frozenset()
 
     def expect(self, ranks: Iterable[int]) -> None:
@@ -95,11 +95,11 @@ class MessageCheck:
         self._ranks = frozenset(ranks)
 
     def replay(self) -> None:
-        """From now on a watcher tells, from the beginning, what the agent has told in part."""
+        """From now on a watcher reports from the beginning what the agent has reported in part."""
         self.speaker = Speaker.WATCHER
 
     def we_said(self, message: Message) -> None:
-        """What is asked for decides what may be answered."""
+        """Note what we send: it decides what may be answered."""
         kind = message["type"]
         self._phase = MOVES[self._phase].get(kind, self._phase)
         if kind == m.PREPARE:
@@ -107,7 +107,7 @@ class MessageCheck:
             self.expect(message["ranks"])
 
     def problem_of(self, message: Message) -> str | None:
-        """Why a message can't be, or None: then it counts as said."""
+        """Return what is wrong with a message; None notes it as said."""
         problem = m.problem_of(message)
         if problem is not None:
             return problem
@@ -122,7 +122,7 @@ class MessageCheck:
         return self._ranks is not None and rank not in self._ranks
 
     def problem_of_output(self, rank: int) -> str | None:
-        """Why output of a rank can't be, or None."""
+        """Return what is wrong with output of a rank, or None."""
         if self.speaker is Speaker.TAILER:
             return None if rank in self._paths else f"output of file {rank}, which was never opened"
         if self.speaker is Speaker.AGENT and self._phase not in (P.STARTED, P.DONE):
@@ -146,7 +146,7 @@ class MessageCheck:
         return words.get(self._phase, f"while it is {self._phase.value}")
 
     def _problem_of_numbers(self, message: Message) -> str | None:
-        """What can't be beside other fields, or beside what was asked for."""
+        """Numbers that contradict other fields, or what was asked for."""
         kind = message["type"]
         if kind in (m.LEFT, m.LOST_OUTPUT) and message["offset"] + message["count"] >= MAX_COUNT:
             return f"{kind}: offset={message['offset']}, count={message['count']}"
@@ -177,7 +177,7 @@ class MessageCheck:
         return None
 
     def _problem_in_life(self, message: Message) -> str | None:
-        """An agent tells every rank's life once and in order."""
+        """An agent reports start and end of every rank once and in order."""
         kind, rank = message["type"], int(message.get("rank", -1))
         if self.speaker is not Speaker.AGENT:
             return None

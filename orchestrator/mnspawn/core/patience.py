@@ -1,8 +1,8 @@
-"""How long hosts have to prove that nothing of a run is left on them, once they are to stop. No I/O and no clock."""
+"""How long hosts have to prove that nothing of a run is left on them, once they are to stop. Pure."""
 
 from mnspawn_agent.protocol.exits import KILL_LIMIT
 
-# What an agent said comes behind output that is on its way: a window of 4 MiB takes this long over 1 Mbit/s.
+# The proof follows output that is on its way: a window of 4 MiB takes this long over 1 Mbit/s.
 MARGIN = 35.0
 # After the grace: KILL for the workers, then for what else is found; either can outlive it.
 PROOF_LIMIT = 2 * KILL_LIMIT + MARGIN
@@ -20,7 +20,7 @@ class Patience:
         self._until: dict[int, tuple[float, float]] = {}
 
     def expect(self, host: int, now: float, grace: float) -> None:
-        """The host was told to stop with this grace, or its workers have ended; asking again only shortens."""
+        """The host was told to stop with this grace, or its workers have ended. Asking again only shortens."""
         seconds = grace + self._limit
         before, _ = self._until.get(host, (now + seconds, 0.0))
         if now + seconds <= before:
@@ -36,7 +36,7 @@ class Patience:
         return min((until for until, _ in self._until.values()), default=None)
 
     def overdue(self, now: float) -> list[tuple[int, float]]:
-        """(host, seconds that it had) of hosts whose time is over; each once."""
+        """Return (host, seconds that it had) for each host whose time is over; each once."""
         over = [(host, seconds) for host, (until, seconds) in self._until.items() if now >= until]
         for host, _ in over:
             del self._until[host]

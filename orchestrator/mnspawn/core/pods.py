@@ -1,4 +1,4 @@
-"""What hosts answer about the pods in their folders, and to orders to them, read into checked types. Pure."""
+"""Reads what hosts answer about their pods, and to orders, into checked types. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -27,30 +27,30 @@ MOST_PODS = 1 << 20  # folders on one host: an answer has no room for more
 
 @dataclass(frozen=True, slots=True)
 class RankStatus:
-    """A rank as a pod's status has it; `code` is None for one that was not started."""
+    """A rank in a pod's status; `code` is None for one that was not started."""
 
     rank: int
     code: int | None
     stopped: bool
 
     @classmethod
-    def read(cls, said: Reader) -> Self:
-        code = said.whole("code", OLDEST_CODE, LARGEST_CODE) if said.has_value("code") else None
-        return cls(said.whole("rank", 0, MAX_RANK), code, said.flag("stopped"))
+    def read(cls, answer: Reader) -> Self:
+        code = answer.whole("code", OLDEST_CODE, LARGEST_CODE) if answer.has_value("code") else None
+        return cls(answer.whole("rank", 0, MAX_RANK), code, answer.flag("stopped"))
 
 
 @dataclass(frozen=True, slots=True)
 class PodStatus:
-    """What a pod's agent has written down of its end; `stop` is "asked", "orphaned" or None."""
+    """What a pod's agent has written of its end; `stop` is "asked", "orphaned" or None."""
 
     state: str
     stop: str | None
     workers: tuple[RankStatus, ...]
 
     @classmethod
-    def read(cls, said: Reader) -> Self:
-        workers = said.items("trainers", MAX_RANKS, lambda one: RankStatus.read(one.part("item")))
-        return cls(said.text("state"), said.text("stop") if said.has_value("stop") else None, workers)
+    def read(cls, answer: Reader) -> Self:
+        workers = answer.items("trainers", MAX_RANKS, lambda one: RankStatus.read(one.part("item")))
+        return cls(answer.text("state"), answer.text("stop") if answer.has_value("stop") else None, workers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class Pod:
     hosts: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, said: Reader) -> Self:
-        run, node_rank, plan = said.text("run"), said.text("node_rank"), said.part("plan")
+    def read(cls, answer: Reader) -> Self:
+        run, node_rank, plan = answer.text("run"), answer.text("node_rank"), answer.part("plan")
         if not is_token(run):
             raise Nonsense(f"run: expected a run's id, found {shown(run)}")
         if not (node_rank.isascii() and node_rank.isdecimal() and len(node_rank) < 8):
@@ -93,38 +93,38 @@ class Pod:
             program=_program(plan.part("program")) if plan.has_value("program") else {},
             began=plan.number("began", 0, MAX_TIME) if plan.has_value("began") else 0.0,
             grace=plan.number("grace", 0, MAX_SECONDS) if plan.has_value("grace") else 10.0,
-            status=PodStatus.read(said.part("status")) if said.has_value("status") else None,
-            is_here=said.flag("is_here"),
-            is_alive=said.flag("is_alive"),
+            status=PodStatus.read(answer.part("status")) if answer.has_value("status") else None,
+            is_here=answer.flag("is_here"),
+            is_alive=answer.flag("is_alive"),
             hosts=plan.items("hosts", MOST_HOSTS, lambda one: one.text("item")) if plan.has_value("hosts") else (),
         )
 
 
-def sources_of(told: Sequence[tuple[str, Pod]]) -> dict[int, int]:
-    """Whom to ask about each pod of one run, where hosts share their folders: two ways to one account of one machine.
+def sources_of(found: Sequence[tuple[str, Pod]]) -> dict[int, int]:
+    """Choose which host to ask about each pod of one run, where hosts share their folders.
 
     Args:
-        told: the hosts' names, each with a pod that is in its folder.
+        found: the hosts' names, each with a pod that is in its folder.
 
     Returns:
-        A position in `told` for each node rank: of the host that the run calls so; else of one that has no other pod.
+        A position in `found` for each node rank: of the host that the run calls so; else of one that has no other pod.
     """
     chosen: dict[int, int] = {}
-    for position, (name, pod) in enumerate(told):
+    for position, (name, pod) in enumerate(found):
         if pod.node_rank < len(pod.hosts) and pod.hosts[pod.node_rank] == name:
             chosen.setdefault(pod.node_rank, position)
-    taken = {told[position][0] for position in chosen.values()}
+    taken = {found[position][0] for position in chosen.values()}
     for is_last in (False, True):
-        for position, (name, pod) in enumerate(told):
+        for position, (name, pod) in enumerate(found):
             if pod.node_rank not in chosen and (is_last or name not in taken):
                 chosen[pod.node_rank] = position
                 taken.add(name)
     return dict(sorted(chosen.items()))
 
 
-def _program(said: Reader) -> dict[str, Any]:
-    args = said.items("args", MAX_WORDS, lambda one: one.text("item", most=MAX_TEXT))
-    return {"kind": said.text("kind"), "target": said.text("target", most=MAX_TEXT), "args": list(args)}
+def _program(answer: Reader) -> dict[str, Any]:
+    args = answer.items("args", MAX_WORDS, lambda one: one.text("item", most=MAX_TEXT))
+    return {"kind": answer.text("kind"), "target": answer.text("target", most=MAX_TEXT), "args": list(args)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +135,12 @@ class Pods:
     problems: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, said: object) -> Self:
-        """One folder that somebody has damaged, or that another version wrote, hides no other."""
-        if not isinstance(said, list) or len(said) > MOST_PODS:
-            raise Nonsense(f"expected a list of at most {MOST_PODS} pods, found {shown(said)}")
+    def read(cls, answer: object) -> Self:
+        """Read them all: one folder that is damaged, or another version's, hides no other."""
+        if not isinstance(answer, list) or len(answer) > MOST_PODS:
+            raise Nonsense(f"expected a list of at most {MOST_PODS} pods, found {shown(answer)}")
         pods, problems = [], []
-        for one in said:
+        for one in answer:
             try:
                 pods.append(Pod.read(Reader(one)))
             except Nonsense as exc:
@@ -161,24 +161,24 @@ class Cleaned:
     leftovers: tuple[int, ...] | None = None
 
     @classmethod
-    def read(cls, said: Reader) -> Self:
-        leftovers = _pids(said, "leftovers") if said.has("leftovers") else None
-        run, node_rank, path = said.text("run"), said.text("node_rank"), said.text("path")
-        return cls(run, node_rank, path, _pids(said, "ended"), said.flag("is_removed"), leftovers)
+    def read(cls, answer: Reader) -> Self:
+        leftovers = _pids(answer, "leftovers") if answer.has("leftovers") else None
+        run, node_rank, path = answer.text("run"), answer.text("node_rank"), answer.text("path")
+        return cls(run, node_rank, path, _pids(answer, "ended"), answer.flag("is_removed"), leftovers)
 
     def describe(self) -> dict[str, Any]:
         """As JSON-able values, in the agent's words."""
-        told = {**asdict(self), "ended": list(self.ended), "leftovers": list(self.leftovers or ())}
-        return {name: value for name, value in told.items() if name != "leftovers" or self.leftovers is not None}
+        described = {**asdict(self), "ended": list(self.ended), "leftovers": list(self.leftovers or ())}
+        return {name: value for name, value in described.items() if name != "leftovers" or self.leftovers is not None}
 
 
-def _pids(said: Reader, name: str) -> tuple[int, ...]:
-    return said.items(name, MAX_LIST, lambda one: one.whole("item", 1, MAX_PID))
+def _pids(answer: Reader, name: str) -> tuple[int, ...]:
+    return answer.items(name, MAX_LIST, lambda one: one.whole("item", 1, MAX_PID))
 
 
 @dataclass(frozen=True, slots=True)
 class OrderAnswer:
-    """What came of an order to a pod's agent.
+    """The outcome of an order to a pod's agent.
 
     Attributes:
         problem: why nothing came of it, when it is not ok.
@@ -192,8 +192,8 @@ class OrderAnswer:
     holder: str | None = None
 
     @classmethod
-    def read(cls, said: object) -> Self:
-        reader = Reader(said)
+    def read(cls, answer: object) -> Self:
+        reader = Reader(answer)
         return cls(
             reader.flag("ok"),
             reader.text("problem", ""),
@@ -205,14 +205,14 @@ class OrderAnswer:
 Content = Pods | tuple[Cleaned, ...] | OrderAnswer
 
 
-def read(mode: str, said: object) -> Content:
-    """The answer to a question of the agent's modes `list`, `clean` and `order`.
+def read(mode: str, answer: object) -> Content:
+    """Read the answer to a question of the agent's modes `list`, `clean` and `order`.
 
     Raises:
         Nonsense: it is none.
     """
     if mode == "list":
-        return Pods.read(said)
+        return Pods.read(answer)
     if mode == "clean":
-        return Reader({"actions": said}).items("actions", MOST_PODS, lambda one: Cleaned.read(one.part("item")))
-    return OrderAnswer.read(said)
+        return Reader({"actions": answer}).items("actions", MOST_PODS, lambda one: Cleaned.read(one.part("item")))
+    return OrderAnswer.read(answer)

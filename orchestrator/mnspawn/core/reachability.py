@@ -1,4 +1,4 @@
-"""Who tries whom on the data network, and whose fault it is where somebody is not reached. Pure."""
+"""Which host tries which on the data network, and which is at fault where one is not reached. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ Problems = Mapping[tuple[str, int], str]  # (address, port) -> why it was not re
 
 
 def peers_of(prober: int, count: int) -> list[int]:
-    """The hosts that a host tries: all others while they are few, else some, with the first and its neighbours.
+    """Return the hosts that a host tries: all others while they are few, else some, with the first and its neighbours.
 
     The steps between them are the same for every host, so each is tried by as many.
     """
@@ -45,7 +45,7 @@ class Fault:
 def choose(
     candidates: Sequence[str], ports: Sequence[int], answers: Mapping[int, Problems]
 ) -> tuple[str, dict[int, str]]:
-    """The address that most of those who tried reach on every port, the first of equals, and who does not, and why.
+    """Return the address that most hosts reach on every port (the first of equals), and which do not reach it, and why.
 
     Args:
         candidates: at least one address.
@@ -66,7 +66,7 @@ def choose(
 
 
 def attribute(failures: Sequence[FailedProbe]) -> list[Fault]:
-    """The fewest hosts that explain every failure: one that is cut off is at fault, not all that can't reach it.
+    """Return the fewest hosts that explain every failure: the one that is cut off, not all that can't reach it.
 
     Of two hosts with equally many, the one that others fail to reach; else the later one, as the first leads the run.
     """

@@ -1,11 +1,11 @@
-"""A command as every login shell passes it on unchanged, and as it ends when we do. Pure."""
+"""Makes a command line that every login shell passes on unchanged, and that ends when we do. Pure."""
 
 import re
 from collections.abc import Sequence
 
 from mnspawn.errors import UsageError
 
-GRACE = 5  # seconds from TERM to KILL for a command that is told to end
+GRACE = 5  # seconds from TERM to KILL for a command that should end
 LONGEST = 120_000  # bytes: Linux takes 128 KiB in one argument, and to a login shell all of this is one
 _PLAIN = re.compile(rb"[A-Za-z0-9_./+,:=@-]")
 
@@ -26,13 +26,13 @@ _SCRIPT = (
 
 
 def compose(argv: Sequence[str]) -> str:
-    """The command line that runs these words, byte for byte, under any login shell.
+    """Return the command line that runs these words, byte for byte, under any login shell.
 
     Raises:
         UsageError: there is no command, or it is far too long.
     """
     if not argv or not argv[0]:
-        raise UsageError("expected a command behind --, found nothing", hint="mnspawn exec h1,h2 -- uptime")
+        raise UsageError("expected a command after --, found nothing", hint="mnspawn exec h1,h2 -- uptime")
     if any("\0" in word for word in argv):
         raise UsageError("expected words without NUL characters", place="CMD")
     line = " ".join(["exec /bin/sh -c", f"'{_SCRIPT}'", "mnspawn", *(f"'{_escaped(word)}'" for word in argv)])

@@ -104,10 +104,10 @@ class RunMachine:
         cls, run: str, hosts: Sequence[str], ranks: Sequence[Sequence[int]], grace: float, now: float, began: float,
         proof_limit: float = PROOF_LIMIT,
     ) -> "RunMachine":  # fmt: skip
-        """For a run that others have started: the facts of its past are still to be told.
+        """Make the machine of a run that others started: the facts of its past are still to come.
 
         Args:
-            began: when it began, on the clock of `now`, as far as labels tell: what the hosts say counts for more.
+            began: when it began, on the clock of `now`, as far as wall clocks say; what hosts report counts for more.
         """
         machine = cls(run, hosts, grace, began, proof_limit=proof_limit)
         machine.laid_out(ranks)
@@ -136,7 +136,7 @@ class RunMachine:
             self._actions.append(PrepareAll())
 
     def give_up(self, now: float, exit_status: int, reason: str) -> None:
-        """Hosts can't be used, or refused, or the user asked: nothing was started."""
+        """End a run of which nothing was started: hosts can't be used, or refused, or the user asked."""
         if self.state in (R.CONNECTING, R.PREPARING):
             self._cause = self._cause or Cause(now, exit_status, reason)
             self._move("give_up")
@@ -144,7 +144,7 @@ class RunMachine:
             self._actions.append(Dismiss())
 
     def laid_out(self, ranks: Sequence[Sequence[int]]) -> None:
-        """Which ranks each host has, in host order; local ranks count from 0."""
+        """Note which ranks each host has, in host order; local ranks count from 0."""
         for index, (host, own) in enumerate(zip(self._hosts, ranks, strict=True)):
             host.ranks = tuple(own)
             host.running = set(own)
@@ -175,7 +175,7 @@ class RunMachine:
             self._stop(now, self._grace, f"rank {rank} could not be started")
 
     def exited(self, exited: Exited, now: float) -> None:
-        """A worker ended; telling it again changes nothing."""
+        """A worker ended. Reporting it again changes nothing."""
         rank, end = exited.rank, exited.end
         if rank not in self._ranks:
             return
@@ -198,7 +198,7 @@ class RunMachine:
 
     @property
     def have_all_ended(self) -> bool:
-        """Every rank has: what the user or the clock do from now on is about output and proof, not about the result."""
+        """Every rank has ended: what the user or the clock do from now on concerns output and proof, not the result."""
         return bool(self._ranks) and not any(host.running for host in self._hosts)
 
     # -- hosts -----------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class RunMachine:
         self._look_for_end(now)
 
     def link_lost(self, host: int) -> None:
-        """Its link is looked for: how long is not this machine's business."""
+        """Its link is being redialled; others decide for how long."""
         self._hosts[host].is_away = True
         self._patience.forget(host)
 
@@ -228,7 +228,7 @@ class RunMachine:
         self._expect_end(host, now)
 
     def awaited_of(self, host: int) -> Awaited | None:
-        """What keeps everybody waiting for this host; None while nothing does, or its time is bounded anyway."""
+        """What the run waits for from this host; None when it waits for nothing, or when the wait is bounded anyway."""
         entry = self._hosts[host]
         if self.state is R.CONNECTING and host in self._connecting:
             return Awaited.HELLO
@@ -240,7 +240,7 @@ class RunMachine:
 
     def _expect_end(self, host: int, now: float) -> None:
         entry = self._hosts[host]
-        # who is done may have much to tell yet, unless it was told that nobody wants to hear it
+        # a host that is done may still have much output, unless it was ordered to skip that
         if (entry.is_done and not self._is_hurried) or entry.is_away or host not in self._unsettled:
             return
         if self._grace_given is not None or not entry.running:
@@ -279,7 +279,7 @@ class RunMachine:
         self._look_for_end(now)
 
     def announce_loss(self, host: int, reason: str, lost_at: float, now: float) -> None:
-        """The host will be told as lost once it is known what is left there; the others are stopped at once."""
+        """Stop the others at once; the host is reported lost when it is known what is left there."""
         name = self._hosts[host].name
         if self.state in (R.STARTING, R.RUNNING, R.STOPPING):
             self._blame(Cause(lost_at, ExitStatus.HOST_LOST, f"host {name} was lost: {reason}"))
@@ -291,7 +291,7 @@ class RunMachine:
 
     # -- the user and the clock ------------------------------------------------------------------------------------
     def interrupt(self, now: float, exit_status: int, name: str) -> None:
-        """Once stops, twice kills, three times leaves. When all ranks have ended, once leaves output on the hosts."""
+        """Once stops, twice kills, three times leaves. After all ranks have ended, once leaves their output there."""
         self._interrupts += 1
         if self.state in (R.CONNECTING, R.PREPARING):
             self.give_up(now, exit_status, f"{name} before the start")
@@ -310,7 +310,7 @@ class RunMachine:
             self._actions.append(Leave())
 
     def stop_asked(self, now: float, grace: float, reason: str, is_orphaned: bool = False) -> None:
-        """Somebody stops the run on a host: the others follow. The agent itself, when its link was away too long."""
+        """Somebody stops the run on a host, or (`is_orphaned`) its agent, left alone too long: others follow."""
         self.give_up(now, ExitStatus.TERMINATED, f"stopped before the start: {reason}")
         if self.state in (R.STARTING, R.RUNNING):
             status = ExitStatus.HOST_LOST if is_orphaned else ExitStatus.TERMINATED
@@ -327,7 +327,7 @@ class RunMachine:
         elif self.state in (R.STARTING, R.RUNNING) and not self.have_all_ended:
             self._blame(Cause(now, ExitStatus.TIMED_OUT, reason))
             self._stop(now, self._grace, reason)
-        elif self.state is not R.DONE:  # it ends already, and not in time
+        elif self.state is not R.DONE:  # it is ending, and not in time
             self._stop(now, 0.0, reason, is_hurried=True)
 
     @property
@@ -345,7 +345,7 @@ class RunMachine:
 
     def _stop(self, now: float, grace: float, reason: str, is_hurried: bool = False) -> None:
         if self.state in (R.CONNECTING, R.PREPARING):
-            return  # a host speaks of workers that nobody has started
+            return  # a host reports workers that nobody has started
         is_first = self.state in (R.STARTING, R.RUNNING)
         is_harder = self._grace_given is None or grace < self._grace_given
         self._move("stop")
@@ -360,7 +360,7 @@ class RunMachine:
         if self.state in (R.STARTING, R.RUNNING, R.STOPPING) and not self._unsettled:
             self._move("all_ended")
             ends = [rank.ended_at for rank in self._ranks.values() if rank.ended_at is not None]
-            # whoever looks at a run later learns of its end when that is long past
+            # a later look at a run learns of its end when that is long past
             self._ended = max(ends) if self._is_adopted and ends else now
 
     # -- the end ---------------------------------------------------------------------------------------------------

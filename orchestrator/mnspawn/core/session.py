@@ -1,4 +1,4 @@
-"""The controller's half of a link: what the agent says, checked, in order, each byte once. No I/O, no clock."""
+"""The controller's half of a link: what the agent says, checked, in order, each byte once. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from .agent_events import SessionEvent
 from .facts import HostFacts, Nonsense
 from .message_check import MessageCheck, Speaker
 
-ONCE = frozenset(  # a watcher says again what we have
+ONCE = frozenset(  # a watcher repeats what we have
     (messages.HELLO, messages.PREPARED, messages.STARTED, messages.NOT_STARTED, messages.EXITED, messages.DONE)
 )
 
@@ -46,14 +46,14 @@ class HostSession:
         self._waiting: dict[int, tuple[agent.Exited, dict[int, int]]] = {}  # exits whose output is still on its way
         self._missing: dict[tuple[int, int], int] = {}  # once all has ended: the sizes of what is not yet here
         self._events: list[SessionEvent] = []
-        self.told = 0  # events that brought the run on; what a host may say at any time is not among them
+        self.progress = 0  # events that are progress; what a host may say at any time is not among them
         self._told: set[tuple[str, int | None]] = set()  # what comes once, by kind and rank
         self._clock_offset: float | None = None  # as an earlier channel had measured it
         self._silence_limit = silence_limit
         self._channel.grant(window)
 
     def expect(self, ranks: Iterable[int]) -> None:
-        """Which ranks the host has; PREPARE says it, too."""
+        """Note which ranks the host has; PREPARE does it, too."""
         self._check.expect(ranks)
 
     # -- the wire --------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ class HostSession:
 
     @property
     def bare_channel(self) -> channel.Channel:
-        """For one who goes on without this session."""
+        """For use without this session."""
         return self._channel
 
     @property
@@ -97,7 +97,7 @@ class HostSession:
         self._take()
 
     def read_again(self, now: float) -> None:
-        """Go on with a watcher, which tells all from the beginning. What is known already is not told again."""
+        """Go on with a watcher, which reports all from the beginning. What is known already makes no new events."""
         if self._clock_offset is None:
             self._clock_offset = self._channel.clock_offset
         self._channel = channel.Channel(now, self._silence_limit)
@@ -121,7 +121,7 @@ class HostSession:
 
     @property
     def offsets(self) -> dict[tuple[int, int], int]:
-        """By (rank, stream), the offset behind the last byte that was passed on."""
+        """By (rank, stream), the offset after the last byte that was passed on."""
         return dict(self._next)
 
     @property
@@ -143,7 +143,7 @@ class HostSession:
     # -- what the agent says ---------------------------------------------------------------------------------------
     def events(self) -> list[SessionEvent]:
         events, self._events = self._events, []
-        self.told += sum(not isinstance(event, agent.Remark | agent.LetGo | agent.StopAsked) for event in events)
+        self.progress += sum(not isinstance(event, agent.Remark | agent.LetGo | agent.StopAsked) for event in events)
         return events
 
     def _take(self) -> None:
@@ -165,12 +165,12 @@ class HostSession:
                     problem = "a file"
             if problem is not None:
                 self._channel.lose("nonsense", problem)
-                self._channel.events()  # nothing behind it counts
+                self._channel.events()  # nothing after it counts
                 self._events.append(agent.LinkLost("nonsense", f"{NONSENSE}: {problem}", self._heard))
                 return
 
     def _take_message(self, message: dict[str, Any]) -> str | None:
-        """Gives what makes no sense in it, if anything doesn't."""
+        """Return what makes no sense in a message, or None."""
         rank = message.get("rank")
         if message["type"] in ONCE:
             if (message["type"], rank) in self._told:

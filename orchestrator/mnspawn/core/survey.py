@@ -1,4 +1,4 @@
-"""What the hosts' facts mean for a run: how many workers, which devices, which addresses. Pure."""
+"""Derives from hosts' facts how many workers, which devices and which addresses a run uses. Pure."""
 
 import ipaddress
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ class HostView:
 
     Attributes:
         control: where SSH dials it, as the user wrote it.
-        data_address, network: as configured, None where nothing was said.
+        data_address, network: as configured, None where they are not.
         slots, devices: as configured.
         facts: of HELLO.
         env: variables that workers get beside or instead of the host's own, each with where it comes from.
@@ -38,19 +38,19 @@ class HostView:
     env: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False)
 
     def variable(self, name: str) -> str | None:
-        """As workers find it, of those that are looked at."""
+        """A variable's value as workers find it, of those that are looked at."""
         return self.env[name][0] if name in self.env else self.facts.variable(name)
 
     def origin(self, name: str) -> str:
-        """Where that comes from, in brackets; "" for the host's own environment."""
+        """Where its value comes from, in brackets; "" for the host's own environment."""
         return f" ({self.env[name][1]})" if name in self.env else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one host takes on: so many workers, with these devices (positions, one each, or none).
+    """What one host takes on: a number of workers, and their devices (positions, one each, or none).
 
-    `is_asked`: that it has none was asked for.
+    `is_asked`: having none was asked for.
     """
 
     count: int
@@ -69,7 +69,7 @@ class DevicesUnusable(Unfit):
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """What a host's workers see of its accelerators.
+    """The accelerators that a host's workers see.
 
     Attributes:
         usable: positions inside the host's own *_VISIBLE_DEVICES where that is set, else in the driver's numbering.
@@ -132,7 +132,7 @@ def view_devices(view: HostView) -> DeviceView:
 
 
 def may_have_accelerators(view: HostView) -> bool:
-    """Whether a program may find some, whatever workers are given, also of vendors whose devices are not counted."""
+    """Return whether a program may find accelerators, including those of vendors whose devices are not counted."""
     found = view_devices(replace(view, devices=None))
     return bool(view.facts.accelerator_nodes or found.usable or (found.problem and found.is_certain))
 
@@ -175,7 +175,7 @@ def share_of(view: HostView, nproc: int | str | None) -> Share:
 
 
 def check_share(view: HostView, share: Share) -> None:
-    """No host becomes one of CPUs because its accelerators can't be used.
+    """Return when the host has the accelerators that its share needs: none falls back to CPUs unasked.
 
     Raises:
         DevicesUnusable: there are fewer accelerators than workers, because some can't be used.
@@ -188,7 +188,7 @@ def check_share(view: HostView, share: Share) -> None:
 
 
 def remark_on(view: HostView, share: Share) -> str | None:
-    """What a user should know of the accelerators that a host's share does without, if anything."""
+    """Return what a user should know of accelerators that a host's share does without, if anything."""
     found = view_devices(view)
     if share.is_asked:
         return None

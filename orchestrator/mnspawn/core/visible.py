@@ -1,4 +1,4 @@
-"""What a list such as CUDA_VISIBLE_DEVICES leaves of a host's devices, as CUDA and torch read it. Pure."""
+"""Reads a list such as CUDA_VISIBLE_DEVICES as CUDA and torch do: which of a host's devices it leaves. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Reading:
         devices: numbers of the devices in the driver's numbering, in the list's order; -1 for one that only the driver
             knows (MIG).
         problem: why the list means less than it says, "" where it doesn't.
-        hides_all: it says in so many words that there shall be none.
+        hides_all: it says explicitly that there are none.
     """
 
     devices: tuple[int, ...]
@@ -47,7 +47,7 @@ def _read_numbers(entries: Sequence[str], count: int) -> Reading:
         if number < 0:
             end = end or (place, f"{entry!r} is no device")
             break
-        if number >= count and end is None:  # those behind it are not used, but one that is listed twice still counts
+        if number >= count and end is None:  # those after it are not used, but one that is listed twice still counts
             end = place, f"there is no device {number}, {_counted(count)}"
         found.append(number)
     if end is None:

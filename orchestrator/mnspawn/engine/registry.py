@@ -1,4 +1,4 @@
-"""The runs that were started from this machine: how to reach them again, who looks after them, how they ended.
+"""Remembers the runs that were started here: how to reach them, which process is in charge, how they ended.
 
 One folder a run below `$XDG_STATE_HOME/mnspawn/known`. Nothing here is needed to find a run from its hosts.
 """
@@ -159,7 +159,7 @@ class Registry:
             return []  # nothing was remembered yet
 
     def find(self, word: str) -> KnownRun:
-        """The run that `word` means: its id, the beginning of it, or its name (the newest of that name).
+        """Return the run that `word` means: its id, the beginning of its id, or its name (the newest of that name).
 
         Raises:
             UsageError: none, or several.
@@ -170,10 +170,10 @@ class Registry:
                 return self.read(word)
         return pick(list(self.known()), word, "a run known here", hint)
 
-    # -- who looks after a run -------------------------------------------------------------------------------------
+    # -- which process is in charge of a run -----------------------------------------------------------------------
     @contextlib.contextmanager
     def hold(self, run: str) -> Iterator[bool]:
-        """Be the one who looks after a run; False when another one on this machine does already."""
+        """Be in charge of a run while the context lasts; False when another process on this machine is already."""
         folder = self._make(run)
         fd = os.open(folder / "tender", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -189,7 +189,7 @@ class Registry:
             os.close(fd)
 
     def holder(self, run: str) -> int | None:
-        """The pid of the controller or keeper that looks after a run; None when nobody does."""
+        """Return the pid of the controller or keeper that is in charge of a run; None when none is."""
         try:
             fd = os.open(self._secure(run) / "tender", os.O_RDWR | os.O_CLOEXEC)
         except OSError:
@@ -221,7 +221,7 @@ class Registry:
         return content if isinstance(content, dict) else None
 
     def add_news(self, run: str, later: RunReport) -> None:
-        """What was seen later of hosts that were lost when the run ended; raises OSError."""
+        """Add what was seen later of hosts that were lost when the run ended; raises OSError."""
         content = self.report(run)
         with contextlib.suppress(TypeError, KeyError, ValueError):  # written by another version
             before = None if content is None else RunReport.read(content)
@@ -240,7 +240,7 @@ class Registry:
     def prune(self) -> None:
         """Remove the oldest runs beyond KEEP, and what controllers that were killed have left; reads no run.
 
-        Never what somebody looks after, nor a folder that somebody may just be making.
+        Never a run that a process is in charge of, nor a folder that may just be being made.
         """
         try:
             runs = self._in_order()
@@ -259,7 +259,7 @@ class Registry:
 
 
 def pick(runs: Sequence[KnownRun], word: str, expected: str, hint: str) -> KnownRun:
-    """The run that `word` means: its id, the beginning of it, or its name (the first of that name).
+    """Return the run that `word` means: its id, the beginning of its id, or its name (the first of that name).
 
     Raises:
         UsageError: none, or several.
@@ -285,7 +285,7 @@ def default_root(environ: Mapping[str, str]) -> Path:
 
 
 def from_pods(pods: Sequence[Pod], hosts: Sequence[Host], ssh: SshOptions, transport: str) -> KnownRun:
-    """A run as its pods tell it, for a controller that knows only the hosts.
+    """Make a known run from its pods, for a controller that knows only the hosts.
 
     Args:
         pods: one of each host, in the order of the node ranks.

@@ -56,7 +56,7 @@ class Limits:
 
 
 class Listener(Protocol):
-    """Somebody who is told what happens. Called in the loop's thread, must not block."""
+    """Gets a run's events. Called in the loop's thread; must not block."""
 
     @property
     def backlog(self) -> int:

@@ -1,4 +1,4 @@
-"""What every host shall start: program + layout + contracts -> LaunchPlan. Pure; printable and serialisable."""
+"""Makes the LaunchPlan of a run from its program, layout and contracts: what every host starts. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which host runs how many workers, and every rank and endpoint that follows. Pure."""
+"""Lays the cluster out: which host runs which ranks, and at which endpoints. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

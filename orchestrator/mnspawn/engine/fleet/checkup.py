@@ -1,6 +1,6 @@
-"""Looks at hosts as `mnspawn hosts check` does: one agent each, all at once, in two rounds. Decides nothing.
+"""Looks at hosts for `mnspawn hosts check`: one agent each, all at once, in two rounds. Decides nothing.
 
-First every host says what it is; then, as nobody knows all addresses before, each tries those of others.
+First every host says what it is; then, when all addresses are known, each tries those of others.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from mnspawn_agent.protocol.checks import MAX_TIME
 CLOCK_SAMPLES = 5  # the quickest counts: on a busy network most of them wait somewhere
 ANSWER_LIMIT = 1 << 20  # a host with hundreds of addresses and devices says some KiB
 REACH_TIME = 30.0  # seconds: 64 silent hosts with 4 addresses and 2 ports, 128 at once, 3 s each, are 12 s
-PRELUDE_TIME = 150.0  # seconds: the agent gives a prelude 60, and the interpreter behind it as many
+PRELUDE_TIME = 150.0  # seconds: the agent gives a prelude 60, and the interpreter it leads to as many
 POOL_PORT = 20000  # where the rendezvous and ports that are not asked for by number are (the agent's ports.POOL)
 
 
@@ -76,8 +76,8 @@ class Checkup:
     Args:
         network: where data addresses are looked for, if the inventory names none for a host.
         port: first of the ports that workers will use.
-        on_progress: told how many hosts are done with the first round.
-        ranks: what a run would ask for; of it the program's surroundings are looked at (prelude, python, workdir, env).
+        on_progress: called with how many hosts are done with the first round.
+        ranks: what a run would ask for: its prelude, python, workdir and env are looked at.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Checkup:
     # -- the second round
 
     async def _try_each_other(self) -> tuple[list[Finding], dict[int, str]]:
-        """What is wrong between hosts, and the address of each."""
+        """Return what is wrong between hosts, and the address of each."""
         visits = [self._visits[index] for index in sorted(self._visits)]
         found: list[Finding] = []
         addressed: list[_Visit] = []
@@ -266,7 +266,7 @@ class Checkup:
 
 @contextlib.contextmanager
 def _sense(host: str) -> Iterator[None]:
-    """What a host said is read inside: raises BootstrapError where it makes no sense."""
+    """Read a host's answer inside: raises BootstrapError where that makes no sense."""
     try:
         yield
     except (ValueError, RecursionError) as exc:  # Nonsense, or no JSON
@@ -280,7 +280,7 @@ def _read_failure(said: Reader) -> tuple[tuple[str, int], str]:
 
 
 def _peers(visits: Sequence[_Visit]) -> list[list[int]]:
-    """Whom each host tries: nobody who shares its network stack, to whom loopback is good."""
+    """Return the hosts that each host tries: none that shares its network stack, where loopback would do."""
     stacks = [visit.view.facts.netid for visit in visits]
     return [
         [peer for peer in reachability.peers_of(own, len(visits)) if stacks[peer] != stacks[own]]

@@ -1,4 +1,4 @@
-"""What holds for one host, value by value, and where each comes from. Reads configuration, connects nowhere."""
+"""Lists the settings of one host and where each comes from. Reads configuration, connects nowhere."""
 
 import os
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ class Effective:
 
 
 def effective(host: Host, ssh: SshOptions, transport: str, origins: dict[str, str]) -> list[Effective]:
-    """Every value that holds for a host; inventory over ssh_config over defaults.
+    """Return every setting of a host; inventory over ssh_config over defaults.
 
     Args:
         transport: for hosts whose inventory names none.

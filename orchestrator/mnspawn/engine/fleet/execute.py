@@ -1,4 +1,4 @@
-"""Runs one command on every host, as a child of the login shell and without an agent; ends it when told to."""
+"""Runs one command on every host, as a child of the login shell and without an agent, and can end it."""
 
 import asyncio
 import signal
@@ -13,14 +13,14 @@ from mnspawn.system.interrupts import handled
 from mnspawn.transport.base import Connection, RemoteProcess
 
 KEPT = 8 << 20  # bytes of each stream of a host; more is for `--stream`, which keeps nothing
-LAST_WORDS = 2.0  # seconds from KILL until a host that says nothing more is left
+LAST_WORDS = 2.0  # seconds from KILL until a silent host is left alone
 
 OnOutput = Callable[[int, int, bytes], Awaitable[None]]  # host's index, 1 or 2, bytes
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the command on one host.
+    """How the command ended on one host.
 
     Attributes:
         status: its exit status, 128+n for signal n; None where none came.
@@ -43,8 +43,8 @@ class Execution:
 
     Args:
         timeout: seconds that the command may take on a host.
-        on_output: takes output as it comes; then none is kept.
-        on_end: told of each host that is done.
+        on_output: called with output as it comes; then none is kept.
+        on_end: called for each host that is done.
     """
 
     def __init__(

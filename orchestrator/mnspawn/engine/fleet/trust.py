@@ -1,4 +1,4 @@
-"""Fetches the keys of many hosts, and writes down those that are accepted. Asks nobody, prints nothing."""
+"""Fetches the keys of many hosts, and writes accepted ones to known_hosts. Asks nobody, prints nothing."""
 
 import asyncio
 from collections import defaultdict
@@ -53,7 +53,7 @@ class Known:
 
 
 async def fetch_keys(hosts: Sequence[Host], ssh: SshOptions) -> list[Known | HostError]:
-    """What every host shows, in order, or why it shows nothing. Hosts behind one server take turns."""
+    """Return what every host shows, in order, or why it shows nothing. Hosts behind one server take turns."""
     with open_files.raised():
         check_room(["asyncssh"] * min(len(hosts), WINDOW))
         return await _fetch_all(hosts, ssh)
@@ -118,9 +118,9 @@ def accept(shown: Known, *, replace: bool) -> None:
 def changed(shown: Known) -> HostKeyChanged:
     """The error for a host that shows other keys than known_hosts has."""
     first, *more = (f"{key.before}, the host shows {key.fingerprint}" for key in shown.changed)
-    told = f"its {shown.changed[0].kind} key has changed: {first}"
+    message = f"its {shown.changed[0].kind} key has changed: {first}"
     if more:
         lines = (f"{key.kind}: {line}" for key, line in zip(shown.changed, [first, *more], strict=True))
-        told = "\n".join(["its host keys have changed", *lines])
+        message = "\n".join(["its host keys have changed", *lines])
     hint = f"somebody may be in between; if it was set up anew: mnspawn hosts trust --replace {shown.pasted.ours}"
-    return HostKeyChanged(told, host=shown.host, hint=hint)
+    return HostKeyChanged(message, host=shown.host, hint=hint)

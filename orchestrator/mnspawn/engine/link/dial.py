@@ -1,4 +1,4 @@
-"""Connects to every host at once, within bounds that mind sshd's MaxStartups; tries again what is transient."""
+"""Connects to every host at once, within bounds that respect sshd's MaxStartups; retries transient refusals."""
 
 import asyncio
 import contextlib
@@ -14,14 +14,14 @@ from mnspawn.system.threads import in_daemon_thread
 from mnspawn.transport.base import Connection, Target, Transport
 
 WINDOW = 128  # hosts in all: one handshake costs about 3 ms of CPU here, and a file descriptor
-_LOOK_UP = 1.0  # seconds in which no host is done: those that are left have something slow
+_LOOK_UP = 1.0  # seconds without a host that is done: those that are left do something slow
 PER_SERVER = 8  # sshd starts to drop connections over ten that are not yet let in (MaxStartups 10:30:100)
 
 
 async def look_up(transports: Sequence[Transport], targets: Sequence[Target]) -> None:
-    """Return when nothing that the user wrote down keeps any target from being dialled; what else does, `dial` tells.
+    """Return when no setting keeps a target from being dialled; other problems are reported by `dial`.
 
-    Who takes long to tell (a Match exec of ssh_config) is not waited for: `dial` goes on with that.
+    Slow settings (a Match exec of ssh_config) are not waited for: `dial` goes on with them.
 
     Raises:
         UsageError: ssh_config or a file that it names can't be used; `place` is file:line.
@@ -50,11 +50,13 @@ async def look_up(transports: Sequence[Transport], targets: Sequence[Target]) ->
 async def dial(
     transports: Sequence[Transport], targets: Sequence[Target], *, connect_timeout: float
 ) -> AsyncIterator[tuple[int, Connection | HostError]]:
-    """(index, connection or error) of every target, as each one answers.
+    """Yield (index, connection or error) of every target, as each one answers.
 
-    A host's `connect_timeout` starts when its turn comes and holds for all tries together, as many times as it has
-    addresses; the transports mind that of one try. Connections that nobody took are closed when the iteration is given
-    up.
+    Connections that nobody took are closed when the iteration is given up.
+
+    Args:
+        connect_timeout: seconds for each address of a host, all tries together, from when the host's turn comes;
+            transports apply it to single tries.
     """
     answers: asyncio.Queue[tuple[int, Connection | HostError | Exception]] = asyncio.Queue()
     window = asyncio.Semaphore(WINDOW)
@@ -66,7 +68,7 @@ async def dial(
             async with window:
                 server = servers[await in_daemon_thread(partial(transport.endpoint, target))]
                 connection = await _persist(transport, target, server, connect_timeout)
-        except OSError as exc:  # of this machine: what is a host's fault has come as a HostError
+        except OSError as exc:  # this machine's: a host's fault has come as a HostError
             answers.put_nowait((index, shortage(exc, is_fork=True) or exc))
         except Exception as exc:  # noqa: BLE001 -- HostErrors are answers; anything else is raised where we are awaited
             answers.put_nowait((index, exc))
@@ -96,7 +98,7 @@ async def dial(
 async def _persist(
     transport: Transport, target: Target, server: asyncio.Semaphore, connect_timeout: float
 ) -> Connection:
-    """Connect, again and again while the reason is transient and time is left."""
+    """Connect; try again while the refusal is transient and time is left."""
     now = asyncio.get_running_loop().time
     refusal: HostError | None = None
     began: float | None = None

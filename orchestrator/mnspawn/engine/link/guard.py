@@ -1,4 +1,4 @@
-"""For what is called from outside any task: signal handlers, other threads. There a bug would only be logged."""
+"""Guards what is called outside any task (signal handlers, other threads), where a bug would only be logged."""
 
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -7,7 +7,7 @@ P = ParamSpec("P")
 
 
 class Breakable(Protocol):
-    """Somebody who ends when told of a bug."""
+    """Something that ends when a bug is noted."""
 
     def note_bug(self, error: Exception) -> None: ...
 
@@ -16,12 +16,12 @@ B = TypeVar("B", bound=Breakable)
 
 
 def guarded(method: Callable[Concatenate[B, P], None]) -> Callable[Concatenate[B, P], None]:
-    """Have what a method raises end the run, as it does inside a task."""
+    """Make what a method raises end the run, as it would inside a task."""
 
     def call(breakable: B, /, *args: P.args, **kwargs: P.kwargs) -> None:
         try:
             method(breakable, *args, **kwargs)
-        except Exception as exc:  # noqa: BLE001 - whatever it is: it is raised again where the run is waited for
+        except Exception as exc:  # noqa: BLE001 - raised again where the run is waited for
             breakable.note_bug(exc)
 
     return call

@@ -43,7 +43,7 @@ class HostLink(Feed):
 
     Attributes:
         hello, prepared: what the agent has said; None before.
-        is_started: it was told to start its ranks.
+        is_started: its agent was ordered to start its ranks.
         is_settled: nothing more is expected of it.
     """
 

@@ -1,4 +1,4 @@
-"""Where a run goes: the hosts of the request or a sandbox, and how each of them is dialled."""
+"""Where a run goes: the hosts of the request, or a sandbox, and how each is dialled."""
 
 import contextlib
 from collections import Counter
@@ -20,7 +20,7 @@ from .dial import dial, look_up
 
 # Open files of one host, as measured; openssh has pipes, a log and a pidfd for each of two processes.
 FILES = {"asyncssh": 1, "paramiko": 3, "openssh": 10, "local": 5}
-_RESERVE = 16  # of libraries, now and then: looking names up, an agent's socket, a file that is read
+_RESERVE = 16  # for what libraries open now and then: name servers, an agent's socket, a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Reached:
         return await self.transports[index].connect(self.targets[index])
 
     async def dial(self, connect_timeout: float) -> AsyncIterator[tuple[int, Connection | HostError]]:
-        """Every host at once; each index once, as it answers."""
+        """Dial every host at once; yields each index once, as its host answers."""
         async for index, outcome in dial(self.transports, self.targets, connect_timeout=connect_timeout):
             yield index, outcome
 
 
 def reach(request: RunRequest) -> contextlib.AbstractAsyncContextManager[Reached]:
-    """What a run's hosts are reached by, for as long as the context lasts."""
+    """The hosts of a run, ready to be dialled, for as long as the context lasts."""
     return reach_place(request.hosts, request.sandbox, request.transport, request.ssh)
 
 
@@ -50,7 +50,7 @@ def reach(request: RunRequest) -> contextlib.AbstractAsyncContextManager[Reached
 async def reach_place(
     hosts: tuple[Host, ...], sandbox: int, transport: str, options: SshOptions
 ) -> AsyncIterator[Reached]:
-    """The hosts, or where `sandbox` is not 0 that many throw-away ones, which end with the context."""
+    """The hosts, or `sandbox` throw-away ones where that is not 0, which end with the context."""
     if not sandbox:
         async with reach_hosts(hosts, transport, options) as reached:
             yield reached
@@ -84,7 +84,7 @@ async def reach_hosts(
         transport: for hosts whose inventory names none.
 
     Raises:
-        UsageError: something that the user wrote down can't be used; nobody is contacted.
+        UsageError: a setting, an inventory or ssh_config can't be used; nobody is contacted.
     """
     if not hosts:
         raise UsageError("expected at least one host, found none", place="--hosts")
@@ -116,7 +116,7 @@ def _check_apart(targets: Sequence[Target], options: SshOptions) -> None:
     try:
         for target in targets:
             if counted[target.ssh_name] > 1:
-                with contextlib.suppress(HostError):  # told when it is dialled
+                with contextlib.suppress(HostError):  # reported when it is dialled
                     hop = router.hop(target)
                     key = (target.ssh_name, hop.user, hop.address, hop.port)
                     if (other := found.setdefault(key, target.name)) != target.name:

@@ -50,7 +50,7 @@ class StuckAgentCheck:
         if awaited is None or link.owed or link.is_settled or not link.is_served:
             self._since.pop(link.index, None)
             return
-        stands = (awaited, link.session.told, link.session.unacknowledged_bytes)
+        stands = (awaited, link.session.progress, link.session.unacknowledged_bytes)
         before, since = self._since.get(link.index, (None, now))
         limit = self._limits[awaited]
         if stands != before:
@@ -67,8 +67,8 @@ async def wait_until_idle(session: HostSession, is_held: Callable[[], bool], lim
         is_held: whether we hold the other end back.
     """
     now = asyncio.get_running_loop().time
-    told, since = session.told, now()
-    while is_held() or session.told != told or now() - since < limits.output:
-        if is_held() or session.told != told:
-            told, since = session.told, now()
+    seen, since = session.progress, now()
+    while is_held() or session.progress != seen or now() - since < limits.output:
+        if is_held() or session.progress != seen:
+            seen, since = session.progress, now()
         await asyncio.sleep(limits.look)

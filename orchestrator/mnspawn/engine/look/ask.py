@@ -1,4 +1,4 @@
-"""Asks hosts about runs, and gives orders to the agents there: one short command on each, all at once."""
+"""Asks hosts about runs and orders their agents: one short command on each host, all at once."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ ANSWER_LIMIT = 64 << 20  # a host with thousands of old runs answers with some M
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one host said, or why it said nothing."""
+    """What one host answered, or why there is no answer."""
 
     index: int
     host: str
@@ -26,7 +26,7 @@ class Answer:
 
 
 async def ask_on(connection: Connection, host: str, words: tuple[str, ...], python: str | None, timeout: float) -> Any:
-    """One question over a connection that stands; its answer as `core.pods` reads it.
+    """Put one question over a connection that stands; return its answer as `core.pods` reads it.
 
     Raises:
         HostError: there is no answer, or none that makes sense.
@@ -45,7 +45,7 @@ async def ask_on(connection: Connection, host: str, words: tuple[str, ...], pyth
 
 
 async def ask_all(reached: Reached, words: Sequence[tuple[str, ...]], timeout: float) -> list[Answer]:
-    """The same kind of question to every host; `words` are those of each host. Errors are answers, too."""
+    """Put the same kind of question to every host; `words` has each host's. Errors are answers, too."""
     answers: list[Answer] = []
 
     async def one(index: int, outcome: Connection | HostError) -> None:

@@ -1,6 +1,6 @@
-"""Stops a run that a bug of ours has cut short, over the links that there are. Uses only links: all else may be broken.
+"""Stops a run after a bug of ours, over the links that there are.
 
-Neither the run's machine nor its listeners nor the sessions of its hosts are asked: one of them has just raised.
+It uses neither the run's machine nor its listeners nor its hosts' sessions: one of them has just raised.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from mnspawn_agent.protocol.channel import Channel, Lost, Received
 
 from .ask import ask_all
 
-FLUSH = 0.5  # between two looks at what is to be sent, which is a beat now and then
+FLUSH = 0.5  # seconds between two looks for something to send, a heartbeat most of the time
 
 
 class Emergency:
-    """The last that is done for a run.
+    """The last thing that is done for a run.
 
     Args:
         grace: seconds between TERM and KILL.
@@ -36,7 +36,7 @@ class Emergency:
         self._is_on = False
 
     def urge(self) -> None:
-        """The user wants it to be over: once kills, twice leaves."""
+        """The user asks for the end: once kills, twice leaves."""
         self._urgings += 1
         if self._urgings == 1:
             for channel in self._channels:
@@ -49,14 +49,14 @@ class Emergency:
         return self._is_on
 
     async def stop_after(self, error: BaseException, links: Sequence[HostLink]) -> None:
-        """Something of ours is broken, or whoever called us cancels. Hosts that did not confirm are noted in it."""
+        """Stop every host after a bug of ours, or when our caller cancels; note in the error which did not confirm."""
         self._is_on = True
         left = await self.stop([link for link in links if link.is_started and not link.is_settled])
         if left:
             error.add_note(f"not confirmed stopped: {', '.join(left)}")
 
     async def stop(self, links: Sequence[HostLink]) -> tuple[str, ...]:
-        """Send every host its STOP and wait for the proofs; the names of hosts that gave none."""
+        """Send every host its STOP and wait for proofs; return the names of hosts that gave none."""
         tasks = {asyncio.create_task(self._stop_host(link), name=f"stop {link.name}"): link for link in links}
         leaving = asyncio.create_task(self._urged.wait(), name="urged")
         try:
@@ -97,7 +97,7 @@ class Emergency:
 
 
 def _is_true(task: asyncio.Task[bool]) -> bool:
-    """A task that raised (what a host says can be what broke us) has confirmed nothing."""
+    """A task that raised has confirmed nothing: what a host says can be what broke us."""
     return not task.cancelled() and task.exception() is None and task.result()
 
 
@@ -111,7 +111,7 @@ async def _flush(process: RemoteProcess, channel: Channel) -> None:
 
 
 async def _let_go(process: RemoteProcess, channel: Channel, limit: float) -> None:
-    """The agent ends when it hears it; a link that ends before would leave it waiting for us."""
+    """Let the agent end; a link that ends before would leave it waiting for us."""
     channel.send(messages.make(messages.FINISH, keep=True))
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(limit):
@@ -121,7 +121,7 @@ async def _let_go(process: RemoteProcess, channel: Channel, limit: float) -> Non
 
 
 async def _read_proof(process: RemoteProcess, channel: Channel) -> bool | None:
-    """Whether nothing is left on the host, by its own word; None when the link ends without one."""
+    """Return whether nothing is left on the host, as it says; None when the link ends before it says so."""
     now = asyncio.get_running_loop().time
     while chunk := await process.read():
         channel.receive(chunk, now())
@@ -134,14 +134,14 @@ async def _read_proof(process: RemoteProcess, channel: Channel) -> bool | None:
 
 
 async def order_stops_after(error: BaseException, reached: Reached, known: KnownRun, who: str) -> None:
-    """The same for one who looked after a run of others: its agents are told over new links, and stop by themselves.
+    """Do the same for a run that others started: order its agents to stop, over new links.
 
     Hosts whose agents did not take the order are noted in the error.
     """
     words = [("order", known.run, str(index), "stop", f"{known.grace:g}", who) for index in range(len(known.hosts))]
     answers = await ask_all(reached, words, known.ssh.connect_timeout)
-    obeyed = [(answer.host, answer.content) for answer in answers if answer.content is not None]
-    told = {host for host, content in obeyed if content.ok or content.is_gone}
-    left = [host.name for host in known.hosts if host.name not in told]
+    answered = [(answer.host, answer.content) for answer in answers if answer.content is not None]
+    ordered = {host for host, content in answered if content.ok or content.is_gone}
+    left = [host.name for host in known.hosts if host.name not in ordered]
     if left:
         error.add_note(f"not told to stop: {', '.join(left)}; mnspawn stop {known.run} tells them")

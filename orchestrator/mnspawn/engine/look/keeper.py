@@ -1,8 +1,8 @@
-"""The keeper of a detached run: a process of its own on this machine that looks after it when nobody else does.
+"""The keeper of a detached run: a process on this machine that is in charge of it when nobody else is.
 
-Hosts need no way to each other and open no port, so only somebody who reaches them all by SSH can carry the news of a
-failure from one to the others. While this machine is off the agents go on; each still stops its own pod when one of
-its workers fails, and the others learn of it from whoever looks at the run next.
+Hosts need no way to each other and open no port, so only a process that reaches all of them by SSH can pass on that a
+rank has failed. While this machine is off the agents go on; each still stops its own pod when one of its workers fails,
+and the others learn of it from whoever looks at the run next.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ def start(registry: Path, run: str) -> bool:
 
 
 def keep(registry: Path, run: str) -> int:
-    """Look after a run until it has ended; then write its report down."""
+    """Be in charge of a run until it has ended, then write its report down."""
     known_runs = Registry(registry)
     with known_runs.hold(run) as is_mine:
         if not is_mine:

@@ -1,4 +1,4 @@
-"""What hosts answer before the start: which can't be used, which refuse the plan. All of them are told together."""
+"""Collects what hosts answer before the start: which can't be used, which refuse the plan. Reports all together."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,11 @@ from mnspawn.errors import HostError, HostsUnusable, MnspawnError, PlanRefused, 
 
 
 class Answers:
-    """Of all hosts of a run, by their indexes.
+    """The answers of a run's hosts, which are named by their indexes.
 
     Args:
-        names: of the hosts.
-        target: of the program, for who has none.
+        names: of the hosts, in order.
+        target: the program's, for the error where no host has it.
     """
 
     def __init__(self, names: Sequence[str], target: str) -> None:
@@ -18,14 +18,14 @@ class Answers:
         self._target = target
         self._failures: dict[int, HostError] = {}
         self._refusals: dict[int, tuple[str, ...]] = {}
-        self._unanswered = set(range(len(names)))  # nobody knows yet whether they can be used
+        self._unanswered = set(range(len(names)))  # not yet known to be usable or not
         self._undecided = set(range(len(names)))  # they have neither taken nor refused the plan
 
     def has_failed(self, host: int) -> bool:
         return host in self._failures
 
     def failed(self, host: int, error: HostError) -> None:
-        """It can't be used; the first reason is the one that counts."""
+        """The host can't be used; the first reason counts."""
         self._failures.setdefault(host, error)
         self._unanswered.discard(host)
 

@@ -1,4 +1,4 @@
-"""The reins of a run for those outside its loop: stop it, send signals to ranks. From any thread, at any time."""
+"""Orders to a run from outside its loop: stop it, send signals to ranks. From any thread, at any time."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Driven(Protocol):
-    """What a run does when it is told to; called in its loop."""
+    """What a run does when ordered; called in its loop."""
 
     def stop(self, grace: float, reason: str) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Finds out whether a rank missed a module that stands beside the script here and was not sent. Looks at files here."""
+"""Finds out whether a rank lacked a module that is beside the script here and was not sent. Reads file names only."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ SCRIPT = 2  # where argv of a Python program has it: python -u SCRIPT
 
 
 def with_hint(report: RunReport, program: Program, launch: LaunchPlan | None) -> RunReport:
-    """The report, with a hint where the first failure is explained by what was not sent."""
+    """Return the report, with a hint where what was not sent explains the first failure."""
     first = report.first_failure
     if first is None or launch is None or program.kind != "script":
         return report
@@ -32,7 +32,7 @@ def with_hint(report: RunReport, program: Program, launch: LaunchPlan | None) ->
 
 
 def missing_module(tail: Sequence[str]) -> str | None:
-    """The top-level name of the module whose absence was told last."""
+    """Return the top-level name of the last module that was reported missing."""
     for line in reversed(tail):
         if match := _MISSING.match(line):
             return match[1]
@@ -40,7 +40,7 @@ def missing_module(tail: Sequence[str]) -> str | None:
 
 
 def find_module(folder: Path, name: str) -> str | None:
-    """What a script in this folder would import by a name: a file or a package."""
+    """Return what a script in this folder would import by a name: a file or a package."""
     for found in (folder / f"{name}.py", *sorted(folder.glob(f"{_literal(name)}.*.so"))):
         if found.is_file():
             return found.name

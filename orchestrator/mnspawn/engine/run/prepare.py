@@ -1,4 +1,4 @@
-"""From what hosts said to what they are asked to do: PREPARE, sites, contexts. Its only I/O is reading the script."""
+"""Turns what hosts said of themselves into what they are asked to do. Its only I/O is reading the script."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ from mnspawn.plan import contract, launch_plan, layout
 from mnspawn_agent.protocol import messages
 from mnspawn_inventory import Host, InventoryError
 
-MAX_SCRIPT = 64 << 20  # one file; data does not belong into it
+MAX_SCRIPT = 64 << 20  # bytes of one file; data does not belong into it
 PROBE_PORT = 6070  # where endpoints usually are, so that a firewall that would hinder them is met
 
 
@@ -43,7 +43,7 @@ def load_files(request: RunRequest) -> tuple[RunFile, ...]:
     """The files of a run: the script first, if the program is one, then what the request brings along.
 
     Raises:
-        UsageError: it is not here and can't be meant to be on the hosts, or it is no file.
+        UsageError: the script is neither here nor perhaps on the hosts, or it is no file.
     """
     own = tuple(RunFile.of(name, None, content) for name, content in request.files)
     if request.program.kind != "script":
@@ -70,7 +70,7 @@ def load_files(request: RunRequest) -> tuple[RunFile, ...]:
 
 
 def check_request(request: RunRequest, run: str) -> None:
-    """Find what is wrong with a request whatever the hosts say, before any is contacted.
+    """Check what can be checked before any host is contacted.
 
     Raises:
         UsageError: contracts, variables or arguments that can't be used.
@@ -86,7 +86,7 @@ def check_request(request: RunRequest, run: str) -> None:
 
 
 def foresee(request: RunRequest) -> tuple[str, ...]:
-    """What the plan will have to say of the variables that were given, as far as no host needs to be asked."""
+    """Return the plan's notes on the variables that were given, as far as they need no host."""
     hosts = request.hosts or (Host(name="host"),)
     sites = [layout.Site(host.name, "unknown", "", (1, 2)) for host in hosts]
     contexts = [launch_plan.HostContext("python3", "/", "/", host_env=environment_of(host)) for host in hosts]
@@ -128,10 +128,10 @@ def spec_of(request: RunRequest, run: str) -> launch_plan.LaunchSpec:
 
 
 def environment_of(host: Host) -> tuple[tuple[str, str], ...]:
-    """The inventory's variables of a host, secrets looked up.
+    """Return the inventory's variables of a host, with secrets looked up.
 
     Raises:
-        UsageError: a secret that is not to be had.
+        UsageError: a secret can't be found.
     """
     try:
         return tuple(host.environment(os.environ).items())
@@ -156,10 +156,10 @@ def view_of(host: Host, hello: Hello, request: RunRequest) -> survey.HostView:
 
 
 class Preparation:
-    """The plan in the making: first PREPARE for every host, then, with their answers, the LaunchPlan.
+    """A plan in two steps: PREPARE for every host, then, with their answers, the LaunchPlan.
 
     Args:
-        remark: is told what a user should know of hosts, by name.
+        remark: called with what a user should know, and the host it is about, if one.
 
     Raises (constructor):
         PlanRefused: hosts that can't take part.
@@ -184,7 +184,7 @@ class Preparation:
                 remark(text, view.name)
         counts = [share.count for share in self.shares]
         self.ranks = layout.ranks_of(counts)
-        self._probed: list[list[int]] = [[] for _ in counts]  # whom each host shall try
+        self._probed: list[list[int]] = [[] for _ in counts]  # the hosts that each host tries
         for other in range(len(counts)):
             for prober in survey.probers_of(other, len(counts)):
                 self._probed[prober].append(other)
@@ -268,7 +268,7 @@ class Preparation:
         return host.prelude or self._request.prelude
 
     def _make_draft(self) -> launch_plan.LaunchPlan:
-        """The plan as far as it can be told before hosts are prepared: ports and addresses may come out otherwise.
+        """The plan as far as it is known before hosts are prepared: ports and addresses may still change.
 
         Hosts look programs up in its environments, and run their preludes there.
         """
@@ -298,7 +298,7 @@ class Preparation:
         )
 
     def _start_port(self, index: int) -> int | None:
-        """The first port that was asked for; behind those of other hosts with the same network stack, if there are."""
+        """The first port that was asked for; hosts that share a network stack follow each other."""
         if self._request.start_port is None:
             return None
         stack = self.views[index].facts.netid
@@ -306,7 +306,7 @@ class Preparation:
         return min(self._request.start_port + sum(before), 65535)
 
     def about(self) -> dict[str, Any]:
-        """What a pod's folder says of the run to whoever looks into it; no environment, since that holds secrets."""
+        """What a pod's folder on the host says of the run; no environment, since that may hold secrets."""
         program = self._request.program
         return {
             "name": self._request.name,
@@ -316,7 +316,7 @@ class Preparation:
         }
 
     def _probes(self, prober: int) -> list[list[Any]]:
-        """What this host shall try: others' candidates, unless they were configured or share its network stack."""
+        """The addresses that this host tries: others' candidates, unless configured or on its own network stack."""
         own_stack = self.views[prober].facts.netid
         return [
             [address, self._request.start_port or PROBE_PORT]
@@ -326,7 +326,7 @@ class Preparation:
         ]
 
     def complete(self, answers: Sequence[Prepared]) -> launch_plan.LaunchPlan:
-        """The whole plan.
+        """Return the whole plan.
 
         Raises:
             PlanRefused: hosts that the others can't reach.
@@ -363,12 +363,12 @@ class Preparation:
 def _here() -> str:
     try:
         return os.getcwd()
-    except FileNotFoundError:  # it was removed under us: then no host has it either
+    except FileNotFoundError:  # it was removed: no host has it either
         return "~"
 
 
 def make_run_id() -> str:
-    """Short, unique enough for a person's runs, safe in paths and environments."""
+    """Return an id that is short, unique among a person's runs, and safe in paths and environments."""
     return secrets.token_hex(4)
 
 

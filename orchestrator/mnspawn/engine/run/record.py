@@ -1,4 +1,4 @@
-"""Writes down on this machine that a run is, who tends it and how it ended; never in the way of the run itself."""
+"""Remembers a run on this machine, and how it ended. A failure to do so never stops the run."""
 
 import contextlib
 import time
@@ -15,7 +15,7 @@ class Record:
     """One run's place in the registry; does nothing for runs that are not kept (a sandbox, a dry run).
 
     Args:
-        complain: takes one line when the record can't be kept.
+        complain: called with one line when the record can't be kept.
     """
 
     def __init__(self, request: RunRequest, run: str, is_dry: bool, complain: Callable[[str], None]) -> None:
@@ -24,20 +24,20 @@ class Record:
         self._complain = complain
         self._registry: Registry | None = None
         self._has_begun = False
-        self._tending = contextlib.ExitStack()
+        self._holding = contextlib.ExitStack()
         if request.registry is not None and not request.sandbox and not is_dry:
             self._registry = Registry(request.registry)
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """From `begin` to the end of this context the run is looked after; a run that never begins leaves nothing."""
-        with self._tending:
+        """From `begin` to the end of this context the run is ours; a run that never begins leaves nothing."""
+        with self._holding:
             yield
         if self._registry is not None:
             self._registry.prune()
 
     def begin(self, hosts: Sequence[Host], world: Sequence[int], program: dict[str, Any]) -> None:
-        """The run starts: how to find it again."""
+        """The run starts: write down how to find it again."""
         request = self._request
         if self._registry is None:
             return
@@ -54,7 +54,7 @@ class Record:
             ssh=request.ssh,
         )
         try:
-            self._tending.enter_context(self._registry.hold(self._run))
+            self._holding.enter_context(self._registry.hold(self._run))
             self._registry.remember(known)
             self._has_begun = True
         except OSError as exc:
@@ -62,7 +62,7 @@ class Record:
             self._give_up(exc)
 
     def end(self, report: RunReport) -> None:
-        """The run has ended; one that never began is not remembered."""
+        """Write down how the run ended; one that never began is not remembered."""
         if self._registry is None or not self._has_begun:
             return
         try:
