@@ -2,12 +2,13 @@
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import Controller, wait_until
+from tests.support import PATIENCE, Controller, wait_until
 
 FAILS = "import sys\nprint('out')\nsys.exit(7)\n"
 SUMMARY = "mnspawn: rank 0 failed: exit status 7 (host sandbox-1, local rank 0, pid "
@@ -136,3 +137,24 @@ def test_a_summary_that_nobody_reads_is_left_by_one_signal(controller: Controlle
     finally:
         os.close(read_end)
         os.close(write_end)
+
+
+@pytest.mark.parametrize("late", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"])
+@pytest.mark.parametrize(("command", "status"), [("os.kill(os.getpid(), signal.SIGINT)", 130), ("return 7", 7)])
+def test_a_signal_while_we_go_changes_neither_the_status_nor_what_is_said(command: str, status: int, late: str) -> None:
+    code = f"""
+import os, signal, sys
+from mnspawn.cli import main as entry
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def command(words):
+    {command}
+entry._dispatch = command
+status = entry.main()
+os.kill(os.getpid(), signal.{late})
+class Last:  # the interpreter gives signals their defaults back before it takes its last objects apart
+    def __del__(self, kill=os.kill, pid=os.getpid()): kill(pid, signal.{late})
+sys.last = Last()
+sys.exit(status)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", "")

@@ -122,8 +122,25 @@ HEAVY = {
 }
 
 
-def test_importing_mnspawn_imports_nothing_heavy() -> None:
-    assert loaded_after("import mnspawn") & HEAVY == set()
+def test_importing_mnspawn_imports_nothing_else() -> None:
+    program = "import sys; before = set(sys.modules); import mnspawn; print(*sorted(set(sys.modules) - before))"
+    isolated = f"import sys; sys.path[:0] = {sys.path!r}; {program}"
+    done = subprocess.run([sys.executable, "-I", "-c", isolated], capture_output=True, text=True, check=True)
+    assert {name.partition(".")[0] for name in done.stdout.split()} == {"mnspawn"}
+
+
+def test_public_functions_stay_functions_whatever_was_imported_before() -> None:
+    program = "import mnspawn.spawning.start, mnspawn.spawning.launch, mnspawn; print(mnspawn.spawn, mnspawn.launch)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.count("<function") == 2
+
+
+UNNEEDED = {"ClusterShell", "yaml", "tomlkit", "tomllib", "json", "subprocess", "mnspawn", "mnspawn_agent", "asyncio"}
+
+
+def test_a_plain_list_of_hosts_imports_no_other_library() -> None:
+    chosen = "m.resolve(hosts='a,b:4,gpu[01-16]', environ={'HOME': '/nowhere'}, cwd='/')"
+    assert loaded_after(f"import mnspawn_inventory as m; {chosen}") & UNNEEDED == set()
 
 
 def test_version_imports_neither_asyncssh_nor_rich() -> None:

@@ -33,7 +33,7 @@ def tree(path: Path) -> ast.Module:
 
 def imports(path: Path) -> Iterator[str]:
     """Dotted names that a module imports anywhere, functions included; `from a import b` gives `a.b`."""
-    package = path.parent.relative_to(next(root.parent for root in PACKAGES if path.is_relative_to(root)))
+    package = path.parent.relative_to(next((root.parent for root in PACKAGES if path.is_relative_to(root)), REPOSITORY))
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -1,7 +1,5 @@
 """The boundary: every error becomes one exit status and a line or two; only our bugs speak of bugs."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -91,24 +89,3 @@ def test_version_wherever_it_stands_before_the_script(capfd: pytest.CaptureFixtu
     for words in (["--version"], ["--hosts", "a", "--version"], ["run", "--version"]):
         assert entry.main(words) == 0
         assert capfd.readouterr() == ("mnspawn 0.1.0\n", "")
-
-
-@pytest.mark.parametrize("late", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"])
-@pytest.mark.parametrize(("command", "status"), [("os.kill(os.getpid(), signal.SIGINT)", 130), ("return 7", 7)])
-def test_a_signal_while_we_go_changes_neither_the_status_nor_what_is_said(command: str, status: int, late: str) -> None:
-    code = f"""
-import os, signal, sys
-from mnspawn.cli import main as entry
-signal.signal(signal.SIGINT, signal.default_int_handler)
-def command(words):
-    {command}
-entry._dispatch = command
-status = entry.main()
-os.kill(os.getpid(), signal.{late})
-class Last:  # the interpreter gives signals their defaults back before it takes its last objects apart
-    def __del__(self, kill=os.kill, pid=os.getpid()): kill(pid, signal.{late})
-sys.last = Last()
-sys.exit(status)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
-    assert (done.returncode, done.stdout, done.stderr) == (status, "", "")

@@ -12,7 +12,7 @@ from mnspawn.api.fleet import Examined
 from mnspawn.cli.wording.hosts import document, finding_lines, table
 from mnspawn.core import checkup, survey
 from mnspawn.core.facts import CheckupFacts, HostFacts, Nonsense
-from tests.unit.said import CHECKED, FACTS, checked, facts
+from tests.unit.host_facts import CHECKED, FACTS, checked, facts
 
 odd = st.recursive(
     st.one_of(

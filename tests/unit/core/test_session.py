@@ -24,9 +24,9 @@ from mnspawn.core.session import HostSession
 from mnspawn.report import RankEnd
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel, Received
+from tests.unit.host_facts import facts
 from tests.unit.protocol import conversation
 from tests.unit.protocol.cable import Cable
-from tests.unit.said import facts
 
 STAMP = 1700000000.5  # a wall-clock label
 WINDOW = 1000

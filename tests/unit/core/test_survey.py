@@ -18,7 +18,7 @@ from mnspawn.core.survey import (
     usable_addresses,
     visible_devices,
 )
-from tests.unit.said import facts
+from tests.unit.host_facts import facts
 
 GPU = {"name": "H200", "uuid": "GPU-1", "memory": 1 << 37}
 

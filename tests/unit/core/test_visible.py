@@ -1,13 +1,8 @@
-"""CUDA_VISIBLE_DEVICES as torch reads it: a table, which the real torch has to agree with."""
-
-import json
-import subprocess
-from pathlib import Path
+"""CUDA_VISIBLE_DEVICES as torch reads it: a table, which tests/contract compares with torch itself."""
 
 import pytest
 
 from mnspawn.core import visible
-from tests.support import PATIENCE, frameworks, nvml
 
 UUIDS = ("GPU-1", "GPU-2", "GPU-3", "GPU-4")  # as the stub of the driver's library has them
 TABLE: dict[str, tuple[int, ...]] = {  # value: the devices that remain of four
@@ -72,31 +67,3 @@ def test_a_list_that_means_less_than_it_says_is_told(value: str, problem: str) -
 @pytest.mark.parametrize("value", ["", " ", "-1", "-1,0", "NoDevFiles", "none", "void"])
 def test_who_wants_no_device_makes_no_mistake(value: str) -> None:
     assert visible.read(value, UUIDS) == visible.Reading((), "", hides_all=True)
-
-
-@pytest.mark.frameworks
-def test_torch_reads_the_same(tmp_path: Path) -> None:
-    source = """
-import json, os, sys, torch
-from torch import cuda
-def read(value):
-    os.environ["CUDA_VISIBLE_DEVICES"] = value
-    try:
-        found = cuda._parse_visible_devices()
-    except ValueError:  # of a sign without a number
-        return 0, []
-    if found and isinstance(found[0], str):
-        found = cuda._transform_uuid_to_ordinals(found, cuda._raw_device_uuid_nvml())
-    return cuda._device_count_nvml() if found else 0, found
-print(json.dumps([read(value) for value in json.loads(sys.argv[1])]))
-"""
-    library = nvml.build(tmp_path)
-    done = subprocess.run(
-        [frameworks.python("torch"), "-c", source, json.dumps(list(TABLE))],
-        env={"LD_LIBRARY_PATH": str(library.parent), "STUB_COUNT": "4"},
-        capture_output=True,
-        timeout=PATIENCE,
-        check=True,
-    )
-    said = json.loads(done.stdout)
-    assert [found[:count] for count, found in said] == [list(devices) for devices in TABLE.values()]

@@ -16,7 +16,7 @@ from mnspawn_agent.protocol.channel import Channel, Received
 from mnspawn_inventory import Host
 from tests.support import wait_until_async
 from tests.support.memory_transport import MemoryHost, MemoryTransport, Stdio
-from tests.unit.said import FACTS, facts
+from tests.unit.host_facts import FACTS, facts
 
 
 @pytest.fixture(autouse=True)

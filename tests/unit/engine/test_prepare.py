@@ -12,7 +12,7 @@ from mnspawn.errors import PlanRefused, UsageError
 from mnspawn.plan import launch_plan as plan
 from mnspawn.plan.launch_plan import Program
 from mnspawn_inventory import Host
-from tests.unit.said import facts
+from tests.unit.host_facts import facts
 
 SCRIPT = Program("script", "train.py", ("--lr", "0.1"))
 

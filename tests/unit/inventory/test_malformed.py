@@ -251,12 +251,3 @@ def test_an_unknown_format_is_told_with_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(InventoryError, match="found 'tomll', expected one of toml, hostfile") as raised:
         read_inventory(tmp_path, "tomll")
     assert raised.value.hint == "did you mean 'toml'?"
-
-
-@pytest.mark.parametrize("script", ["#!/bin/sh\nexit 3\n", "#!/bin/sh\necho no json\n", "#!/nowhere\n", "#!/bin/sh\n"])
-def test_a_script_that_fails_is_told(script: str, tmp_path: Path) -> None:
-    path = tmp_path / "dynamic"
-    path.write_text(script)
-    path.chmod(0o755)
-    with pytest.raises(InventoryError, match="dynamic"):
-        read_inventory(path)

@@ -28,7 +28,6 @@ FULL = {
     "ansible.ini": "ansible-ini",
     "ansible.yml": "ansible-yaml",
     "ansible.json": "ansible-json",
-    "ansible-dynamic.sh": "ansible-script",
 }
 WITH_SLOTS = {
     "hostfile": "hostfile",
@@ -39,7 +38,7 @@ WITH_SLOTS = {
     "pbs.nodefile": "pbs",
     "lsf.hostfile": "lsf",
 }
-TEXT_FILES = [name for name in (*FULL, *WITH_SLOTS, "hosts.txt", "ssh_config") if not name.endswith(".sh")]
+TEXT_FILES = [*FULL, *WITH_SLOTS, "hosts.txt", "ssh_config"]
 
 
 def described(inventory: Inventory) -> list[tuple[str, object, object, object, object]]:
@@ -144,7 +143,7 @@ def test_white_space_and_comments_in_hostfiles_change_nothing(name: str, way: st
     assert read_inventory(changed).hosts == read_inventory(SAMPLES / name).hosts
 
 
-@pytest.mark.parametrize("name", [name for name in FULL if not name.endswith(".sh")])
+@pytest.mark.parametrize("name", FULL)
 def test_every_value_knows_its_file_line_and_column(name: str) -> None:
     path = SAMPLES / name
     lines = path.read_text().splitlines()
@@ -167,11 +166,11 @@ def test_every_value_of_our_json_knows_its_file_line_and_column(tmp_path: Path) 
             assert written == str(getattr(host, field))
 
 
-@pytest.mark.parametrize("name", [*FULL, *WITH_SLOTS, "hosts.txt", "ssh_config"])
+@pytest.mark.parametrize("name", TEXT_FILES)
 def test_a_forced_format_reads_a_file_of_any_name(name: str, tmp_path: Path) -> None:
     found = read_inventory(SAMPLES / name)
     copy = tmp_path / "some file"
     shutil.copy(SAMPLES / name, copy)
-    os.chmod(copy, 0o755 if found.format == "ansible-script" else 0o644)
+    os.chmod(copy, 0o644)
     again = read_inventory(copy, found.format)
     assert again.hosts == found.hosts

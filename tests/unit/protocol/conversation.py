@@ -6,7 +6,7 @@ from typing import Any
 from mnspawn.core.session import HostSession
 from mnspawn_agent.protocol import messages
 from mnspawn_agent.protocol.channel import Channel
-from tests.unit.said import FACTS
+from tests.unit.host_facts import FACTS
 
 FILES = [{"name": f"f{blob}", "path": None, "digest": "ab", "size": 3, "blob": blob} for blob in range(3)]
 

@@ -5,7 +5,7 @@ import pytest
 from mnspawn.core.survey import HostView, Share
 from mnspawn.errors import PlanRefused
 from mnspawn.spawning import devices
-from tests.unit.said import facts
+from tests.unit.host_facts import facts
 
 
 def host(name: str = "h1", *, gpus: int = 0, kind: str = "gpu", visible: str | None = None, **more: Any) -> HostView:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.core.remote_command import LONGEST, compose, worst
-from mnspawn.errors import UsageError
+from mnspawn.core.remote_command import compose
 from tests.support import PATIENCE, wait_until
 
 SHELLS = [shell for name in ("sh", "bash", "dash", "zsh", "tcsh", "fish") if (shell := shutil.which(name))]
@@ -89,14 +88,3 @@ def test_it_may_end_well_before_it_is_killed() -> None:
         process.stdin.close()
         assert process.stdout.read() == b"saved\n"
         process.wait(timeout=PATIENCE)
-
-
-@pytest.mark.parametrize("argv", [[], [""], ["a\0b"], ["x" * LONGEST]])
-def test_what_is_no_command_is_refused(argv: list[str]) -> None:
-    with pytest.raises(UsageError, match="expected"):
-        compose(argv)
-
-
-def test_the_worst_status_is_the_largest() -> None:
-    assert worst([0, 3, 1]) == 3
-    assert worst([]) == 0

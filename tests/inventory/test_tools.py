@@ -295,7 +295,7 @@ def test_a_host_is_dialled_where_and_as_whom_ansible_dials_it(name: str, tool: T
 def test_what_we_export_to_ansible_is_what_ansible_reads(tool: Tool, tmp_path: Path) -> None:
     from mnspawn_inventory.export import export
 
-    sample = read_inventory(Path(__file__).parents[3] / "inventory" / "samples" / "mnspawn.toml")
+    sample = read_inventory(Path(__file__).parents[2] / "inventory" / "samples" / "mnspawn.toml")
     path = tmp_path / "exported.yml"
     path.write_text(export(sample, "ansible-yaml")[0])
     environ = {

@@ -13,10 +13,10 @@ from mnspawn.engine.link.sites import Reached
 from mnspawn.transport.base import Target
 from mnspawn_inventory import Host
 from tests.support import PATIENCE
-from tests.unit import said
+from tests.unit import host_facts
 
 NONCE = "0123"
-FACTS: dict[str, Any] = {**said.FACTS, **said.CHECKED, "memory": {}}
+FACTS: dict[str, Any] = {**host_facts.FACTS, **host_facts.CHECKED, "memory": {}}
 
 
 class Agent:

@@ -8,12 +8,12 @@ import pytest
 from mnspawn import errors
 from mnspawn.core.checkup import CHECKS, CLOCK_LIMIT, Clock, Finding, clock_of, examine, refusal
 from mnspawn.core.survey import HostView
-from tests.unit import said
+from tests.unit import host_facts
 
 
 def findings(clock: Clock | None = None, devices: tuple[int, ...] | None = None, **facts: Any) -> list[Finding]:
-    view = HostView("h1", "h1", None, None, None, devices, said.facts(**_only(said.FACTS, facts)))
-    return examine(view, said.checked(**_only(said.CHECKED, facts)), clock)
+    view = HostView("h1", "h1", None, None, None, devices, host_facts.facts(**_only(host_facts.FACTS, facts)))
+    return examine(view, host_facts.checked(**_only(host_facts.CHECKED, facts)), clock)
 
 
 def _only(names: Container[str], facts: dict[str, Any]) -> dict[str, Any]:
@@ -27,10 +27,10 @@ def test_a_good_host_has_none() -> None:
 @pytest.mark.parametrize(
     ("check", "facts"),
     [
-        ("disk", {"runs": {**said.CHECKED["runs"], "free": 1 << 20}}),
-        ("disk", {"runs": {**said.CHECKED["runs"], "free_files": 3}}),
+        ("disk", {"runs": {**host_facts.CHECKED["runs"], "free": 1 << 20}}),
+        ("disk", {"runs": {**host_facts.CHECKED["runs"], "free_files": 3}}),
         ("folder", {"runs": {"place": "", "preferred": "/h/s", "problem": "/h/s: read-only"}}),
-        ("limits", {"limits": {**said.CHECKED["limits"], "nofile": [256, 4096]}}),
+        ("limits", {"limits": {**host_facts.CHECKED["limits"], "nofile": [256, 4096]}}),
         ("limits", {"rdma": ["mlx5_0"]}),
         ("logind", {"logind": {"kills": True, "place": "/etc/systemd/logind.conf:3", "user": "u"}}),
         ("name", {"own_name": {"name": "h1", "addresses": [], "problem": "unknown"}}),
@@ -49,9 +49,9 @@ def test_each_fault_is_one_finding(check: str, facts: dict[str, Any]) -> None:
     ("check", "facts"),
     [
         ("name", {"own_name": {"name": "h1", "addresses": ["127.0.1.1", "::1"], "problem": ""}}),
-        ("folder", {"runs": {**said.CHECKED["runs"], "place": "/var/tmp/m", "problem": "Read-only file system"}}),
-        ("folder", {"cache": {**said.CHECKED["cache"], "place": ""}}),
-        ("folder", {"cache": {**said.CHECKED["cache"], "place": "/var/tmp/m"}}),
+        ("folder", {"runs": {**host_facts.CHECKED["runs"], "place": "/var/tmp/m", "problem": "Read-only file system"}}),
+        ("folder", {"cache": {**host_facts.CHECKED["cache"], "place": ""}}),
+        ("folder", {"cache": {**host_facts.CHECKED["cache"], "place": "/var/tmp/m"}}),
     ],
 )
 def test_what_runs_get_around_is_a_note(check: str, facts: dict[str, Any]) -> None:
@@ -65,8 +65,8 @@ def test_no_limit_is_no_finding() -> None:
 
 def test_loopback_is_a_good_name_where_all_hosts_are_one_machine() -> None:
     own_name = {"name": "h1", "addresses": ["127.0.0.1"], "problem": ""}
-    view = HostView("h1", "h1", None, None, None, None, said.facts())
-    assert examine(view, said.checked(own_name=own_name), None, is_shared=True) == []
+    view = HostView("h1", "h1", None, None, None, None, host_facts.facts())
+    assert examine(view, host_facts.checked(own_name=own_name), None, is_shared=True) == []
 
 
 @pytest.mark.parametrize(
