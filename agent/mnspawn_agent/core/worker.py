@@ -1,7 +1,7 @@
 """One worker's life: what to do to its process group, and when. Does no I/O and keeps no clock."""
 
 from enum import Enum
-from typing import Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from ..protocol.exits import KILL_LIMIT
 
@@ -58,6 +58,21 @@ class WorkerMachine:
     @property
     def has_ended(self) -> bool:
         return self.state in ENDED
+
+    def status(self) -> Dict[str, Any]:
+        """The worker's part of status.json."""
+        state, code, stopped = self.state.value, self.code, self.was_stopped
+        return {"rank": self.rank, "pid": self.pid, "state": state, "code": code, "stopped": stopped}
+
+    def end(self) -> Dict[str, Any]:
+        """The worker's part of EXITED."""
+        return {
+            "pid": self.pid,
+            "code": self.code,
+            "stopped": self.was_stopped,
+            "killed": self.was_killed,
+            "outlived_term": self.outlived_term,
+        }
 
     def spawned(self, pid: int, now: float) -> None:
         self._move("spawned")

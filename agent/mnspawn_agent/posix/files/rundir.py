@@ -108,11 +108,11 @@ class RunDir:
             return False
         return status.f_bavail * status.f_frsize < FULL
 
-    def append_journal(self, line: bytes) -> None:
+    def append_journal(self, message: Dict[str, Any]) -> None:
         """Add a line to the journal. Raises OSError."""
         fd = os.open(self.join(JOURNAL), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with open(fd, "ab") as file:
-            file.write(line)
+            file.write(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
 
     def lock(self) -> int:
         """Lock the folder until this process ends; returns the lock's descriptor. Raises OSError."""
@@ -137,11 +137,6 @@ def is_held(path: str) -> bool:
     finally:
         os.close(fd)
     return False
-
-
-def holders_of(path: str) -> List[int]:
-    """Pids of processes that have a pod's lock open: its agent."""
-    return openers_of(os.path.join(path, LOCK))
 
 
 def openers_of(path: str) -> List[int]:

@@ -191,8 +191,9 @@ class Spools:
     def of(self, rank: int) -> List[Spool]:
         return list(self._by_rank.get(rank, ()))
 
-    def get(self, rank: int, stream: int) -> Optional[Spool]:
-        return self._all.get((rank, stream))
+    @property
+    def has_unread(self) -> bool:
+        return any(spool.offset < spool.size for spool in self._all.values())
 
     def sizes(self) -> List[List[int]]:
         return [[spool.rank, spool.stream, spool.size] for spool in self._all.values()]

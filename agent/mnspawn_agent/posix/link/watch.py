@@ -228,13 +228,10 @@ class Watcher(LinkServer):
             return
         if self._has_ended or not self._wanted["is_following"]:
             self._spools.queue_all()
-            if self._has_ended and self._has_unread():
+            if self._has_ended and self._spools.has_unread:
                 return
             self._has_caught_up = True
             self._channel.send(messages.make(messages.CAUGHT_UP))
-
-    def _has_unread(self) -> bool:
-        return any(self._spools.get(rank, stream).offset < size for rank, stream, size in self._spools.sizes())  # type: ignore[union-attr]
 
     def _close(self) -> None:
         self._spools.close()

@@ -72,7 +72,7 @@ def end_agent(run: str, node_rank: int) -> None:
         return
     deadline = time.monotonic() + KILL_LIMIT
     while rundir.is_held(path) and time.monotonic() < deadline:
-        reaper.send(rundir.holders_of(path), "SIGKILL")
+        reaper.send(rundir.openers_of(os.path.join(path, rundir.LOCK)), "SIGKILL")
         time.sleep(0.02)
 
 

@@ -1,7 +1,6 @@
 """Drives one pod: prepares, spawns, reaps, signals, sweeps, reports to the controller. Decisions are core/pod.py's."""
 
 import errno
-import json
 import os
 import sys
 import time
@@ -73,7 +72,7 @@ class Supervisor:
         """Send a message to the controller and add it to the journal."""
         message = messages.make(kind, **fields)
         try:
-            self._prepared.folder.append_journal(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
+            self._prepared.folder.append_journal(message)
         except OSError as error:  # reported with the next exit; the pod goes on, even without its folder
             self._is_disk_full = self._is_disk_full or error.errno in (errno.ENOSPC, errno.EDQUOT)
         self._send(message)
@@ -301,13 +300,9 @@ class Supervisor:
         self.report(
             messages.EXITED,
             rank=rank,
-            pid=worker.pid,
-            code=worker.code,
             at=now,
             seconds=now - worker.started_at,
-            stopped=worker.was_stopped,
-            killed=worker.was_killed,
-            outlived_term=worker.outlived_term,
+            **worker.end(),
             is_disk_full=self._is_disk_full or self._prepared.folder.is_full(),
             sizes=sizes,
             tail=tail,
@@ -340,15 +335,7 @@ class Supervisor:
 
     def _write_status(self, state: str, **more: Any) -> None:
         workers = [
-            {
-                "rank": rank,
-                "pid": worker.pid,
-                "state": worker.state.value,
-                "code": worker.code,
-                "stopped": worker.was_stopped,
-                "error": self._errors.get(rank),
-            }
-            for rank, worker in sorted(self.pod.workers.items())
+            dict(worker.status(), error=self._errors.get(rank)) for rank, worker in sorted(self.pod.workers.items())
         ]
         status = dict(
             more,
