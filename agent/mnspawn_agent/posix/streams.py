@@ -1,4 +1,4 @@
-"""Whole messages over pipes: writes all of one, reads to the end of another. Opens and closes nothing."""
+"""Reads and writes what belongs together: all that comes over a pipe, all of a message, the one line of a file."""
 
 import os
 import select
@@ -6,6 +6,15 @@ import time
 from typing import Any, Callable, List, Optional
 
 LOOK = 0.5  # seconds between two calls of who wants to do something meanwhile
+
+
+def first_line(path: str) -> str:
+    """The first line of a file such as those in /proc and /sys; "" where it can't be read."""
+    try:
+        with open(path) as file:
+            return file.readline().strip()
+    except OSError:
+        return ""
 
 
 def write_all(fd: int, octets: Any) -> None:

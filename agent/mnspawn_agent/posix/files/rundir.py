@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ... import ours
 from ...protocol.checks import is_token
+from ..streams import first_line
 
 PROBE = b"x" * 65536  # enough to detect a full disk on which folders can still be made
 KEEP_SECONDS = 14 * 86400  # finished runs are kept for `logs` this long
@@ -203,11 +204,7 @@ def read_status(path: str) -> Optional[Dict[str, Any]]:
 
 def boot_id() -> str:
     """Identifies the current boot; monotonic clocks start anew with each."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    return first_line("/proc/sys/kernel/random/boot_id")
 
 
 def has_verdict(path: str) -> bool:

@@ -19,7 +19,7 @@ from .. import native
 from ..files import rundir
 from ..run import limits, prelude, probe, programs, reaper
 from ..run.prepare import without
-from ..streams import read_within, write_all
+from ..streams import first_line, read_within, write_all
 from . import facts, rehearsal
 
 LINE_LIMIT = 64 << 20  # the largest has a rank's environment, 6 MiB (execve(2)) with each byte as \udcXX
@@ -182,21 +182,16 @@ def _quotas() -> Iterator[Tuple[float, float]]:
             folder = root + path.rstrip("/")
             try:
                 if controllers:
-                    quota, period = _read(folder + "/cpu.cfs_quota_us"), _read(folder + "/cpu.cfs_period_us")
+                    quota, period = first_line(folder + "/cpu.cfs_quota_us"), first_line(folder + "/cpu.cfs_period_us")
                 else:
-                    quota, _, period = _read(folder + "/cpu.max").partition(" ")
+                    quota, _, period = first_line(folder + "/cpu.max").partition(" ")
                 if float(quota) > 0 and float(period) > 0:
                     yield float(quota), float(period)
-            except (OSError, ValueError):
+            except ValueError:
                 pass  # no such file in the root group, or "max"
             if path in ("", "/"):
                 break
             path = os.path.dirname(path)
-
-
-def _read(path: str) -> str:
-    with open(path) as file:
-        return file.read().strip()
 
 
 # -- logind

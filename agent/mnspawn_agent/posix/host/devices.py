@@ -4,6 +4,8 @@ import glob
 import os
 from typing import Any, Dict, List, Tuple
 
+from ..streams import first_line
+
 LIBRARY = "libnvidia-ml.so.1"
 NODES = "/dev/nvidia[0-9]*"
 DRIVER_GPUS = "/proc/driver/nvidia/gpus/*"
@@ -112,17 +114,9 @@ def _reason(error: Any) -> str:
 def _on_bus(kind: str) -> str:
     """The first NVIDIA device of a class on the PCI bus; "" for none."""
     for path in sorted(glob.glob(PCI_DEVICES)):
-        if _line(path + "/vendor") == NVIDIA and _line(path + "/class").startswith(kind):
+        if first_line(path + "/vendor") == NVIDIA and first_line(path + "/class").startswith(kind):
             return "PCI device %s" % os.path.basename(path)
     return ""
-
-
-def _line(path: str) -> str:
-    try:
-        with open(path) as file:
-            return file.readline().strip()
-    except OSError:
-        return ""
 
 
 def _library_is_here() -> bool:

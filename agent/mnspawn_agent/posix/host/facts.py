@@ -9,6 +9,8 @@ import sys
 import time
 from typing import Any, Dict, List
 
+from ..files import rundir
+from ..streams import first_line
 from . import devices
 
 # variables whose presence in the host's own environment changes what a contract sets
@@ -63,11 +65,7 @@ def accelerator_nodes(dev: str = "/dev", drm: str = "/sys/class/drm") -> List[st
     """Some device files of accelerators other than NVIDIA's. Intel's processors have graphics, too: on bus 0."""
     found = [path for pattern in NODES for path in sorted(glob.glob(os.path.join(dev, pattern)))]
     for path in sorted(glob.glob(os.path.join(drm, "renderD*"))):
-        try:
-            with open(os.path.join(path, "device", "vendor")) as file:
-                is_intel = file.read().strip() == INTEL
-        except OSError:
-            continue  # a device without a bus
+        is_intel = first_line(os.path.join(path, "device", "vendor")) == INTEL
         bus = os.path.basename(os.path.realpath(os.path.join(path, "device"))).split(":")
         if is_intel and bus[1:2] != ["00"]:
             found.append(os.path.join(dev, "dri", os.path.basename(path)))
@@ -82,10 +80,9 @@ def ssh_address() -> str:
 
 def netid() -> str:
     """The same for all who share this network stack: then a loopback address is good between them."""
+    boot = rundir.boot_id()
     try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            boot = file.read().strip()
-        return "%s:%d" % (boot, os.stat("/proc/self/ns/net").st_ino)
+        return "%s:%d" % (boot or socket.gethostname(), os.stat("/proc/self/ns/net").st_ino)
     except OSError:
         return socket.gethostname()
 
