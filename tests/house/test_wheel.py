@@ -51,7 +51,6 @@ def test_the_wheel_says_what_it_needs(wheel: Path) -> None:
         "paramiko",
         "nvidia-ml-py",
         "typer",
-        "rich",
         "cloudpickle",
         "tomlkit",
         "clustershell",

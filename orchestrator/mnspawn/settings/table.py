@@ -37,6 +37,7 @@ class Option:
         is_flag: takes no value on the command line.
         is_repeatable: may be given several times.
         is_for_agents: goes to every agent as it is, as a field of PREPARE (messages.OPTIONS).
+        is_for_calls: `mnspawn.launch` takes it by its name, too; not those about a terminal or a command's files.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Option:
     is_flag: bool
     is_repeatable: bool
     is_for_agents: bool
+    is_for_calls: bool
 
     @property
     def variable(self) -> str:
@@ -69,10 +71,11 @@ class Origin:
 
 def _option(
     default: Any, parser: values.Parser, panel: str, metavar: str, text: str, short: str = "",
-    repeatable: bool = False, for_agents: bool = False,
+    repeatable: bool = False, for_agents: bool = False, for_calls: bool = True,
 ) -> Any:  # fmt: skip
-    declared = {"parser": parser, "panel": panel, "metavar": metavar, "help": text, "is_for_agents": for_agents}
-    return field(default=default, metadata=declared | {"short": short, "repeatable": repeatable})
+    declared = {"parser": parser, "panel": panel, "metavar": metavar, "help": text, "is_repeatable": repeatable}
+    declared |= {"is_for_agents": for_agents, "is_for_calls": for_calls, "short": short}
+    return field(default=default, metadata=declared)
 
 
 # fmt: off
@@ -82,101 +85,110 @@ class Settings:
 
     hosts: str | None = _option(
         None, values.host_list, "Hosts", "LIST",
-        "Hosts, separated by commas; a:4 gives host a four slots. With --hostfile or --inventory: of its hosts.", "-H")
+        "Run on these hosts, separated by commas; a:4 gives host a four slots. With --hostfile or --inventory, choose"
+        " among its hosts.", "-H")
     ips: str | None = _option(
-        None, values.host_list, "Hosts", "LIST", "The same as --hosts, in Paddle's word.")
+        None, values.host_list, "Hosts", "LIST", "Same as --hosts, under Paddle's name.")
     hostfile: Path | None = _option(
-        None, values.path, "Hosts", "FILE", "Hosts, one a line, with slots=N.")
+        None, values.path, "Hosts", "FILE", "Read the hosts from FILE, one a line, with slots=N.")
     sandbox: int | None = _option(
-        None, values.count, "Hosts", "N", "N throw-away hosts on this machine, behind a built-in SSH server.")
+        None, values.count, "Hosts", "N", "Run on N throw-away hosts on this machine, served by a built-in SSH server.")
     inventory: Path | None = _option(
-        None, values.path, "Hosts", "FILE", "The inventory that knows the hosts.", "-i")
+        None, values.path, "Hosts", "FILE", "Look hosts up in this inventory.", "-i")
     include: str | None = _option(
-        None, values.host_list, "Hosts", "HOSTS", "Of the hosts only these, and of a host only devices: a:0,1.")
+        None, values.host_list, "Hosts", "HOSTS", "Use only these hosts, or only these devices of a host: a:0,1.")
     exclude: str | None = _option(
-        None, values.host_list, "Hosts", "HOSTS", "Without these hosts or devices.")
+        None, values.host_list, "Hosts", "HOSTS", "Leave out these hosts or devices.")
     limit: str | None = _option(
-        None, values.host_list, "Hosts", "HOSTS", "Of the hosts only these.")
+        None, values.host_list, "Hosts", "HOSTS", "Use only these hosts.")
 
     nproc_per_node: int | str | None = _option(
         None, values.nproc, "Processes", "N|auto|gpu|cpu",
-        "Workers per host. Else the host's slots; else auto: one per accelerator, or per CPU where there is none.")
+        "Start N workers per host. Default: the host's slots, else auto: one per accelerator, or per CPU without any.")
     module: bool = _option(
-        False, values.switch, "Processes", "", "SCRIPT is the name of a module, as in python -m.", "-m")
+        False, values.switch, "Processes", "", "Treat SCRIPT as the name of a module, as python -m does.", "-m")
     no_python: bool = _option(
-        False, values.switch, "Processes", "", "SCRIPT is a command of its own, not a Python script.")
+        False, values.switch, "Processes", "", "Treat SCRIPT as a command, not as a Python script.")
     python: str | None = _option(
-        None, values.text, "Processes", "PATH", "The Python on the hosts that runs the workers.")
+        None, values.text, "Processes", "PATH", "Run workers with this Python of the hosts.")
     workdir: str | None = _option(
-        None, values.text, "Processes", "PATH", "The directory on the hosts that workers start in.")
+        None, values.text, "Processes", "PATH", "Start workers in this directory on the hosts.")
     prelude: str | None = _option(
         None, values.text, "Processes", "LINES",
-        "Shell lines to run before each worker, in bash where a host has it: 'source ~/venv/bin/activate'.")
+        "Run these shell lines before each worker, in bash where a host has it: 'source ~/venv/bin/activate'.")
     start_port: int | None = _option(
         None, values.port, "Processes", "PORT",
-        "Workers' endpoints get PORT + local rank on every host. Else 6070 + local rank where free, else free ports.")
+        "Give workers endpoints at PORT + local rank on every host. Default: 6070 + local rank if free, else any.")
     master_port: int | None = _option(
-        None, values.port, "Processes", "PORT", "The port of the rendezvous on the first host. Else a free one.")
+        None, values.port, "Processes", "PORT", "Use this port of the first host as rendezvous. Default: a free one.")
     network: str | None = _option(
-        None, values.network, "Processes", "CIDR|INTERFACE", "The network on which workers reach each other.")
+        None, values.network, "Processes", "CIDR|INTERFACE", "Let workers reach each other on this network.")
     contract: tuple[str, ...] = _option(
         DEFAULT, values.contracts, "Processes", "LIST",
-        f"What workers find in their environment: {', '.join(REGISTRY)}, default.")
+        f"Set the environment that these frameworks expect: {', '.join(REGISTRY)}, default.")
 
     env: tuple[tuple[str, str], ...] = _option(
         (), values.variables, "Environment", "NAME[=VALUE]|@FILE",
-        "A variable for every worker; NAME alone takes the value from here, @FILE those of an .env file. Repeatable.",
+        "Set a variable for every worker; NAME alone forwards its value here, @FILE sets those of an .env file."
+        " Repeatable.",
         "-x", True)
     keep_proxy: bool = _option(
         False, values.switch, "Environment", "", "Leave http_proxy and https_proxy of the hosts to the workers.")
 
     output: str = _option(
         "prefix", values.choice("prefix", "plain", "fold", "json", "none"), "Output", "prefix|plain|fold|json|none",
-        "How the workers' lines show: after [host:rank], as they are, equal ones of many ranks once, as JSON, or not.")
+        "Show the workers' lines after [host:rank], as they are, equal ones of many ranks once, as JSON, or not.")
     ranks: tuple[range, ...] | None = _option(
-        None, values.ranks, "Output", "LIST", "Show the lines of these ranks only, such as 0,3-5.")
+        None, values.ranks, "Output", "LIST", "Show only the lines of these ranks, such as 0,3-5.", for_calls=False)
     timestamps: bool = _option(
-        False, values.switch, "Output", "", "Every line says when its host saw it.")
+        False, values.switch, "Output", "", "Show when its host saw each line.", for_calls=False)
     color: str = _option(
         "auto", values.choice("auto", "always", "never"), "Output", "auto|always|never",
-        "A colour per rank: on terminals (unless NO_COLOR is set), always, never.")
+        "Colour each rank: on terminals (unless NO_COLOR is set), always, or never.", for_calls=False)
     sanitize: bool = _option(
-        False, values.switch, "Output", "", "Of the workers' control sequences only colours reach the console.")
+        False, values.switch, "Output", "",
+        "Let only colours of the workers' control sequences reach the console.", for_calls=False)
     log_dir: Path | None = _option(
-        None, values.path, "Output", "DIR", "Copies of what workers write, byte for byte, and a report, in DIR/RUN.")
+        None, values.path, "Output", "DIR",
+        "Copy what workers write, byte for byte, and a report to DIR/RUN.", for_calls=False)
     log_cap: int | None = _option(
         None, values.size, "Output", "SIZE",
-        "Of each stream, hosts keep the newest bytes only (10M, 2G); older ones go back to the disk.", for_agents=True)
+        "Keep only the newest bytes of each stream on the hosts (10M, 2G); free the disk of older ones.",
+        for_agents=True)
     events: Path | None = _option(
-        None, values.path, "Output", "FILE|-", "Write every event as one line of JSON.")
+        None, values.path, "Output", "FILE|-", "Write every event as one line of JSON.", for_calls=False)
     dry_run: bool = _option(
-        False, values.switch, "Output", "", "Ask the hosts, show what every rank would get, start nothing.")
+        False, values.switch, "Output", "",
+        "Ask the hosts and show what every rank would get; start nothing.", for_calls=False)
     json: bool = _option(
-        False, values.switch, "Output", "", "With --dry-run: for machines.")
+        False, values.switch, "Output", "", "With --dry-run: print JSON.", for_calls=False)
     verbose: int = _option(
-        0, values.level, "Output", "", "Say more; twice: still more.", "-v", True)
+        0, values.level, "Output", "", "Say more; give it twice for still more.", "-v", True, for_calls=False)
 
     name: str | None = _option(
-        None, values.label, "Life", "LABEL", "What people call the run.")
+        None, values.label, "Life", "LABEL", "Give the run a name.")
     detach: bool = _option(
-        False, values.switch, "Life", "", "Leave when all ranks run; the run goes on. mnspawn attach takes it over.")
+        False, values.switch, "Life", "",
+        "Return once all ranks run, and leave the run in the background; mnspawn attach returns to it.",
+        for_calls=False)
     grace: float = _option(
-        10.0, values.patience, "Life", "SECONDS",
-        "From the request to stop (TERM) to the end of patience (KILL); 0 kills at once.")
+        10.0, values.patience, "Life", "SECONDS", "Wait so long after TERM before KILL; 0 kills at once.")
     timeout: float | None = _option(
         None, values.seconds, "Life", "SECONDS", "Stop the run after this time.")
     connect_timeout: float = _option(
-        15.0, values.seconds, "Life", "SECONDS", "For reaching a host: for each of its addresses, retries included.")
+        15.0, values.seconds, "Life", "SECONDS",
+        "Give up on each address of a host after this time, retries included.")
     orphan_grace: float = _option(
-        20.0, values.seconds, "Life", "SECONDS", "A host that lost us stops its workers after this time.")
+        20.0, values.seconds, "Life", "SECONDS", "Stop the workers of a host this long after it lost its link to us.")
 
     ssh_config: Path | None = _option(
-        None, values.path, "SSH", "FILE", "Used in place of ~/.ssh/config and /etc/ssh/ssh_config.")
+        None, values.path, "SSH", "FILE", "Read FILE instead of ~/.ssh/config and /etc/ssh/ssh_config.")
     transport: str = _option(
-        "asyncssh", values.choice("asyncssh", "paramiko", "openssh"), "SSH", "NAME", "asyncssh, paramiko or openssh.")
+        "asyncssh", values.choice("asyncssh", "paramiko", "openssh"), "SSH", "NAME",
+        "Connect by asyncssh, paramiko or openssh.")
     host_key_check: str | None = _option(
         None, values.choice("strict", "accept-new"), "SSH", "strict|accept-new",
-        "What to do about hosts whose key is not known. Else as ssh_config says, else strict.")
+        "Refuse or accept hosts whose key is not known. Default: as ssh_config says, else strict.")
 
     origins: Mapping[str, Origin] = field(default_factory=dict, repr=False, compare=False)
     # fmt: on
@@ -187,10 +199,10 @@ class Settings:
 
 
 def _declared(name: str, default: Any, metadata: Mapping[str, Any]) -> Option:
-    said = dict(metadata)
-    short, is_repeatable = said.pop("short"), said.pop("repeatable")
+    declared = dict(metadata)
+    short = declared.pop("short")
     flags = ("--" + name.replace("_", "-"), *([short] if short else []))
-    return Option(name, default, flags=flags, is_flag=not said["metavar"], is_repeatable=is_repeatable, **said)
+    return Option(name, default, flags=flags, is_flag=not declared["metavar"], **declared)
 
 
 OPTIONS = tuple(_declared(one.name, one.default, one.metadata) for one in fields(Settings) if one.metadata)
