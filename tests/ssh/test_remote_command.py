@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.core.remote_command import compose
+from mnspawn.core.remote_command import command_line
 from tests.support import PATIENCE, wait_until
 
 SHELLS = [shell for name in ("sh", "bash", "dash", "zsh", "tcsh", "fish") if (shell := shutil.which(name))]
@@ -34,7 +34,8 @@ def run(shell: str, argv: list[str]) -> subprocess.CompletedProcess[bytes]:
 def start(shell: str, argv: list[str]) -> subprocess.Popen[bytes]:
     """As sshd does: the command line to the login shell, in a session of its own, its input open."""
     pipe = subprocess.PIPE
-    return subprocess.Popen([shell, "-c", compose(argv)], stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+    words = [shell, "-c", command_line(argv)]
+    return subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from mnspawn.core.checkup import CHECKS, Finding
 from mnspawn.core.facts import CheckupFacts, Device, HostFacts
-from mnspawn.core.remote_command import compose, worst
+from mnspawn.core.remote_command import command_line
 from mnspawn.engine.fleet.checkup import Checkup, Examined
 from mnspawn.engine.fleet.effective import Effective, effective
 from mnspawn.engine.fleet.execute import Execution, OnOutput, Outcome
@@ -33,11 +33,10 @@ __all__ = [
     "accept",
     "changed",
     "check",
-    "compose",
+    "command_line",
     "effective",
     "execute",
     "fetch_keys",
-    "worst",
 ]
 
 
@@ -82,7 +81,7 @@ async def execute(
     """Run one command line on every host, errors included, and the signal that ended it early, if one did.
 
     Args:
-        command: as `compose` makes it.
+        command: as `command_line` makes it.
         on_output: makes, from the hosts' names, what takes output as it comes; then none is kept.
     """
     async with reach_place(place.hosts, place.sandbox, place.transport, place.ssh) as reached:

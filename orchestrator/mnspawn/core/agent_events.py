@@ -69,16 +69,6 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """Bytes that nobody wanted; they stay on the host."""
-
-    rank: int
-    stream: int
-    offset: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class Exited:
     rank: int
     at: float  # on our clock
@@ -159,6 +149,6 @@ class LinkLost:
 
 
 SessionEvent = (
-    Hello | Need | Prepared | Refused | Started | NotStarted | Output | Gap | Left | Exited | Drained | Done | Complete
+    Hello | Need | Prepared | Refused | Started | NotStarted | Output | Gap | Exited | Drained | Done | Complete
     | StopAsked | LetGo | CaughtUp | AgentGone | FileOpened | Remark | LinkLost
 )  # fmt: skip

@@ -25,7 +25,7 @@ _SCRIPT = (
 )
 
 
-def compose(argv: Sequence[str]) -> str:
+def command_line(argv: Sequence[str]) -> str:
     """Return the command line that runs these words, byte for byte, under any login shell.
 
     Raises:
@@ -47,8 +47,3 @@ def _escaped(word: str) -> str:
         sign.decode("ascii") if _PLAIN.fullmatch(sign) else f"\\0{sign[0]:03o}"
         for sign in (bytes([byte]) for byte in word.encode("utf-8", "surrogateescape"))
     )
-
-
-def worst(statuses: Sequence[int]) -> int:
-    """The status that stands for all: the largest, 0 for none."""
-    return max(statuses, default=0)

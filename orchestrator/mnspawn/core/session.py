@@ -215,7 +215,9 @@ class HostSession:
             case {"type": messages.EXITED}:
                 self._take_exit(message, now)
             case {"type": messages.LEFT, "rank": rank, "stream": stream, "offset": offset, "count": count}:
-                self._leave(rank, stream, offset + count)
+                if offset + count > self._next.get((rank, stream), 0):  # it stays on the host, as we asked
+                    self.progress += 1
+                    self._advance(rank, stream, offset + count)
             case {"type": messages.LOST_OUTPUT, "rank": rank, "stream": stream, "offset": offset, "count": count}:
                 self._skip(rank, stream, offset + count)
             case {"type": messages.DONE, "leftovers": leftovers, "swept": swept, "sizes": sizes, "at": at}:
@@ -264,13 +266,8 @@ class HostSession:
             self._events.append(agent.Output(rank, stream, offset, chunk, time))
             self._advance(rank, stream, offset + len(chunk))
 
-    def _leave(self, rank: int, stream: int, offset: int) -> None:
-        expected = self._next.get((rank, stream), 0)
-        if offset > expected:
-            self._events.append(agent.Left(rank, stream, expected, offset - expected))
-            self._advance(rank, stream, offset)
-
     def _skip(self, rank: int, stream: int, offset: int) -> None:
+        """Bytes before an offset will never come."""
         expected = self._next.get((rank, stream), 0)
         if offset > expected:
             self._events.append(agent.Gap(rank, stream, expected, offset - expected))

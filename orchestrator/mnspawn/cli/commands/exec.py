@@ -64,7 +64,7 @@ def execute(
     words = context.meta["mnspawn.command"]
     if words is None:
         raise UsageError(NO_COMMAND, hint="mnspawn exec h1,h2 -- uptime")
-    command = fleet.compose(words)
+    command = fleet.command_line(words)
     if timeout is not None and not 0 < timeout < float("inf"):
         raise UsageError(f"expected seconds, more than 0, found {timeout:g}", place="--timeout")
     hosts = chosen_hosts(settings)
@@ -96,7 +96,7 @@ async def _perform(place: fleet.Place, command: str, stream: bool, sequential: b
         await output.aclose()
     _show_problems(outcomes, timeout)
     statuses = [_status(outcome) for outcome in outcomes if not outcome.is_stopped]
-    return fleet.worst(statuses) if number is None else 128 + number
+    return max(statuses, default=0) if number is None else 128 + number
 
 
 # -- output

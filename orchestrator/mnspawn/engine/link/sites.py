@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mnspawn.engine.request import RunRequest
 from mnspawn.errors import HostError, UsageError
 from mnspawn.system import open_files
 from mnspawn.system.threads import in_daemon_thread
@@ -35,15 +34,9 @@ class Reached:
         """One attempt to connect to one host. Raises HostError."""
         return await self.transports[index].connect(self.targets[index])
 
-    async def dial(self, connect_timeout: float) -> AsyncIterator[tuple[int, Connection | HostError]]:
+    def dial(self, connect_timeout: float) -> AsyncIterator[tuple[int, Connection | HostError]]:
         """Dial every host at once; yields each index once, as its host answers."""
-        async for index, outcome in dial(self.transports, self.targets, connect_timeout=connect_timeout):
-            yield index, outcome
-
-
-def reach(request: RunRequest) -> contextlib.AbstractAsyncContextManager[Reached]:
-    """The hosts of a run, ready to be dialled, for as long as the context lasts."""
-    return reach_place(request.hosts, request.sandbox, request.transport, request.ssh)
+        return dial(self.transports, self.targets, connect_timeout=connect_timeout)
 
 
 @contextlib.asynccontextmanager

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mnspawn import events as seen
 from mnspawn.engine.link.clock import keep_time
 from mnspawn.engine.link.link import HostLink, Verdict
-from mnspawn.engine.link.sites import Reached, reach
+from mnspawn.engine.link.sites import Reached, reach_place
 from mnspawn.engine.link.stuck_agents import StuckAgentCheck
 from mnspawn.engine.look.emergency import Emergency
 from mnspawn.engine.request import Listener, RunRequest
@@ -50,7 +50,7 @@ class Drive:
         files = prepare.load_files(request)
         if request.is_detached and request.sandbox:
             raise UsageError("expected hosts that outlive this command, found a sandbox", place="--detach")
-        async with reach(request) as reached:
+        async with reach_place(request.hosts, request.sandbox, request.transport, request.ssh) as reached:
             active = ActiveRun(request, self._run, self._is_dry, reached, files, self._listeners, self._emergency)
             with active.record.kept(), self._signals(active):
                 try:
