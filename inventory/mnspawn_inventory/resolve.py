@@ -68,7 +68,7 @@ def resolve(
     listed = _read(hostfile, at("hostfile"), cwd, environ) if hostfile is not None else None
     given = listed if listed is not None else known if inventory is not None else None
     if hosts is not None or ips is not None:
-        within = _completed(listed, known) if listed is not None else known
+        within = _completed(listed, known) if listed is not None else known or select.NOWHERE
         chosen = _written(hosts, ips, within, at, strict=given is not None)
         notes = given.notes if given is not None else ()
         kind = "hosts" if hosts is not None else "ips"
@@ -91,7 +91,7 @@ def resolve(
 
 
 def _written(
-    hosts: str | None, ips: str | None, within: Inventory | None, at: Callable[[str], Origin], *, strict: bool
+    hosts: str | None, ips: str | None, within: Inventory, at: Callable[[str], Origin], *, strict: bool
 ) -> tuple[Host, ...]:
     """The hosts that --hosts or --ips lists."""
     if hosts is not None and ips is not None:
@@ -202,7 +202,7 @@ def _over(below: Host, above: Host) -> Host:
     )
 
 
-def _by_address(hosts: tuple[Host, ...], known: Inventory | None, place: Origin, *, strict: bool) -> tuple[Host, ...]:
+def _by_address(hosts: tuple[Host, ...], known: Inventory, place: Origin, *, strict: bool) -> tuple[Host, ...]:
     """The hosts of --ips: addresses are looked up in the inventory, and become data addresses.
 
     Args:
@@ -211,9 +211,10 @@ def _by_address(hosts: tuple[Host, ...], known: Inventory | None, place: Origin,
     Raises:
         InventoryError: a host is listed twice, perhaps once by its address, or is not in the inventory.
     """
-    inventory = known.hosts if known is not None else ()
-    there = {host.name for host in inventory}
-    by_address = {address: one for one in reversed(inventory) for address in (one.address, one.data_address) if address}
+    there = {host.name for host in known.hosts}
+    by_address = {
+        address: one for one in reversed(known.hosts) for address in (one.address, one.data_address) if address
+    }
     found: dict[str, Host] = {}
     for host in hosts:
         one, address = host, host.ssh_name

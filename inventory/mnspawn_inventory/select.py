@@ -30,9 +30,7 @@ class _Pick:
     operand: Operand
 
 
-def choose(
-    expression: str, inventory: Inventory | None, place: Origin | None, *, strict: bool = False
-) -> tuple[Host, ...]:
+def choose(expression: str, inventory: Inventory, place: Origin, *, strict: bool = False) -> tuple[Host, ...]:
     """The hosts of a --hosts expression. Names are looked up in the inventory; others are plain SSH names.
 
     Args:
@@ -42,17 +40,17 @@ def choose(
     Raises:
         InventoryError: the expression is not valid, lists a host twice, or names an unknown group.
     """
-    known = Lookup((inventory or NOWHERE).hosts)
+    known = Lookup(inventory.hosts)
 
     def found(name: str, operand: Operand) -> list[Host]:
         if there := known.find(name, operand):
             return there
         if strict:
             raise unknown(operand.label_of(name), known.names, inventory, place)
-        return [Host(names.check_host(name, place), origins=() if place is None else (("name", place),))]
+        return [Host(names.check_host(name, place), origins=(("name", place),))]
 
     operands = parse(expression, place, known.__contains__)
-    picks = _evaluate(operands, inventory or NOWHERE, place, found, refuse_repeats=True)
+    picks = _evaluate(operands, inventory, place, found, refuse_repeats=True)
     if not picks:
         raise InventoryError("no hosts are left", place=place, found=expression, expected="at least one host")
     return with_unique_names([_decorate(pick.host, pick.operand, place) for pick in picks], place)
@@ -104,7 +102,7 @@ def with_unique_names(hosts: Sequence[Host], place: Origin | None = None) -> tup
     return tuple(replace(host, name=unique[host.endpoint]) if counted[host.name] > 1 else host for host in hosts)
 
 
-def _decorate(host: Host, operand: Operand, place: Origin | None) -> Host:
+def _decorate(host: Host, operand: Operand, place: Origin) -> Host:
     """The host with the operand's user, port, slots and devices."""
     slots, devices = slots_and_devices(operand, place)
     values = {"user": operand.user, "port": operand.port, "slots": slots, "devices": devices}
@@ -114,7 +112,7 @@ def _decorate(host: Host, operand: Operand, place: Origin | None) -> Host:
     if host.devices is not None and devices is not None:
         _check_devices(host, devices, place)
     kept = tuple(pair for pair in host.origins if pair[0] not in given)
-    places = () if place is None else tuple((field, place) for field in given)
+    places = tuple((field, place) for field in given)
     return replace(host, origins=kept + places, **given)  # type: ignore[arg-type]
 
 
@@ -152,7 +150,7 @@ def place_of(option: str, places: Mapping[str, Origin]) -> Origin:
 
 def narrow(
     hosts: Sequence[Host],
-    inventory: Inventory | None,
+    inventory: Inventory,
     *,
     include: str | None = None,
     exclude: str | None = None,
@@ -179,12 +177,10 @@ def narrow(
     return kept
 
 
-def _picked(
-    expression: str, hosts: Sequence[Host], inventory: Inventory | None, place: Origin
-) -> dict[str, list[Operand]]:
+def _picked(expression: str, hosts: Sequence[Host], inventory: Inventory, place: Origin) -> dict[str, list[Operand]]:
     """The operands that name each host, by host."""
     known = Lookup(hosts)
-    elsewhere = {host.name for host in (inventory or NOWHERE).hosts}
+    elsewhere = {host.name for host in inventory.hosts}
 
     def found(name: str, operand: Operand) -> list[Host]:
         there = known.find(name, operand)
@@ -195,11 +191,10 @@ def _picked(
         if there:
             has = " and ".join(names.label_of(host.endpoint) for host in there)
             raise InventoryError("no host has such a user or port", place=place, found=operand.text, expected=has)
-        raise unknown(operand.label_of(name), known.names, None, place)
+        raise unknown(operand.label_of(name), known.names, here, place)
 
+    here = Inventory(tuple(hosts), inventory.groups)
     operands = parse(expression, place, known.__contains__)
-    groups = inventory.groups if inventory else ()
-    here = Inventory(tuple(hosts), groups)
     picks = _evaluate(operands, here, place, found, refuse_repeats=False)
     speaking: dict[str, list[Operand]] = {pick.host.name: [] for pick in picks}
     for operand in operands:
@@ -222,7 +217,7 @@ def _devices_of(host: Host, operands: Iterable[Operand], place: Origin) -> tuple
     return tuple(chosen)
 
 
-def _check_devices(host: Host, positions: Iterable[int], place: Origin | None) -> None:
+def _check_devices(host: Host, positions: Iterable[int], place: Origin) -> None:
     present = _present(host)
     if present is None:
         return
@@ -276,7 +271,7 @@ def _with_devices(host: Host, devices: tuple[int, ...], place: Origin) -> Host:
 def _evaluate(
     operands: Sequence[Operand],
     inventory: Inventory,
-    place: Origin | None,
+    place: Origin,
     found: Callable[[str, Operand], list[Host]],
     *,
     refuse_repeats: bool,
@@ -327,7 +322,7 @@ def _meant(keys: Sequence[names.Endpoint], picks: Iterable[names.Endpoint]) -> l
     ]
 
 
-def _names(operand: Operand, inventory: Inventory, place: Origin | None) -> list[str]:
+def _names(operand: Operand, inventory: Inventory, place: Origin) -> list[str]:
     """The names that an operand stands for."""
     if operand.pattern.startswith("@"):
         return _group(operand.pattern[1:], inventory, place)
@@ -342,7 +337,7 @@ def _names(operand: Operand, inventory: Inventory, place: Origin | None) -> list
     return matched
 
 
-def _group(name: str, inventory: Inventory, place: Origin | None) -> list[str]:
+def _group(name: str, inventory: Inventory, place: Origin) -> list[str]:
     if name in ("*", "all"):
         return [host.name for host in inventory.hosts]
     for group in inventory.groups:
@@ -358,7 +353,7 @@ def _group(name: str, inventory: Inventory, place: Origin | None) -> list[str]:
     )
 
 
-def unknown(name: str, known: Iterable[str], inventory: Inventory | None, place: Origin | None) -> InventoryError:
+def unknown(name: str, known: Iterable[str], inventory: Inventory, place: Origin) -> InventoryError:
     """The error for a host name that does not exist."""
-    where = f"in {inventory.source}" if inventory and inventory.source else "among the hosts"
+    where = f"in {inventory.source}" if inventory.source else "among the hosts"
     return InventoryError(f"no such host {where}", place=place, found=name, hint=did_you_mean(name, known))

@@ -442,3 +442,15 @@ def test_a_new_file_of_a_foreign_format_is_not_begun(run: Run) -> None:
     assert (ran.status, Path("new.yml").exists()) == (2, False)
     assert "new.yml: files in the format ansible-yaml are read, not edited" in ran.err
     assert "hint: give a new inventory a name that ends in .toml" in ran.err
+
+
+def test_the_hint_about_what_a_hostfile_cannot_hold_makes_toml_of_it(run: Run) -> None:
+    Path("my hosts").write_text("a slots=2\nb\n")
+    ran = run("set", "a", "address=10.0.0.1", "--hostfile", "my hosts")
+    assert (
+        "my hosts: a file in the format hostfile can't hold address: expected slots, max_slots, user, port" in ran.err
+    )
+    command = shlex.split(ran.err.partition("hint: ")[2].partition(" takes its hosts")[0])
+    assert run(*command[2:]).status == 0
+    assert run("set", "a", "address=10.0.0.1").status == 0
+    assert [host["address"] for host in run("list", "--json").json["hosts"]] == ["10.0.0.1", None]

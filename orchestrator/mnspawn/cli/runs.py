@@ -102,14 +102,14 @@ def find_part(word: str, settings: Settings) -> tuple[KnownRun, str | None]:
 
     --hosts with some of the hosts of a run that is known here chooses among them: nobody else needs to be asked.
     """
-    from mnspawn_inventory import Inventory, InventoryError, Origin
-    from mnspawn_inventory.select import choose
+    from mnspawn_inventory import Inventory, InventoryError
+    from mnspawn_inventory.select import among
 
     expression = settings.hosts
     if expression is not None and [name for name in LISTS if _is_argument(settings, name)] == ["hosts"]:
         with suppress(UsageError, InventoryError):
             known = registry().find(word)
-            if len(choose(expression, Inventory(known.hosts), Origin("--hosts"), strict=True)) < len(known.hosts):
+            if len(among(Inventory(known.hosts), hosts=expression)) < len(known.hosts):
                 return _reached_as_said(known, settings), expression
     return find_run(word, settings), None
 

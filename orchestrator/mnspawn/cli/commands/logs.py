@@ -155,9 +155,10 @@ def ranks_of(
 
 def _ranks_on(known: KnownRun, expression: str, option: str) -> set[int]:
     from mnspawn_inventory import Inventory, Origin
-    from mnspawn_inventory.select import choose
+    from mnspawn_inventory.select import among
 
-    names = {host.name for host in choose(expression, Inventory(known.hosts), Origin(option), strict=True)}
+    chosen = among(Inventory(known.hosts), hosts=expression, places={"hosts": Origin(option)})
+    names = {host.name for host in chosen}
     return {rank for host, ranks in zip(known.hosts, known.ranks, strict=True) if host.name in names for rank in ranks}
 
 
