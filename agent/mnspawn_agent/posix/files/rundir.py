@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import shutil
 import socket
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -269,6 +268,8 @@ def prune(root: str, now: Optional[float] = None) -> None:
 
 def remove(path: str) -> None:
     """Remove a pod's folder, and the run's when it was the last in it."""
+    import shutil  # late: it imports much, and the start of a run doesn't need it
+
     shutil.rmtree(path, ignore_errors=True)
     try:
         os.rmdir(os.path.dirname(path))

@@ -1,6 +1,6 @@
 """Ports for workers: bound here, by the host that will use them, and held until they start."""
 
-import random
+import os
 import socket
 from typing import Dict, List, Optional
 
@@ -64,7 +64,9 @@ class HeldPorts:
 
     def hold_free(self) -> int:
         """Any free port."""
-        for port in random.sample(POOL, len(POOL)):
+        first = int.from_bytes(os.urandom(4), "big")
+        for number in range(first, first + len(POOL)):
+            port = POOL[number % len(POOL)]
             if self.hold(port):
                 return port
         raise PortTaken("no free port from %d to %d" % (POOL[0], POOL[-1]))
