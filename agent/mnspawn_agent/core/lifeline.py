@@ -1,4 +1,4 @@
-"""How long a pod goes on without its controller. Does no I/O and keeps no clock."""
+"""How long a pod goes on without its controller. Pure: no I/O, no clock."""
 
 from enum import Enum
 from typing import Dict, Optional

@@ -1,4 +1,4 @@
-"""One pod's life on its host: first failure stops all, stop in stages, sweep, proof. Does no I/O and keeps no clock."""
+"""One pod's life on its host: first failure stops all, stop in stages, sweep, proof. Pure: no I/O, no clock."""
 
 from enum import Enum
 from typing import Container, Dict, List, NamedTuple, Optional, Sequence, Set, Union
@@ -29,7 +29,7 @@ MOVES: Dict[PodState, Dict[str, PodState]] = {
 
 
 class Sweep(NamedTuple):
-    """Find what is left of the pod outside its workers; send it `signal` unless that is empty; report by `swept`."""
+    """Find what is left of the pod outside its workers, send it `signal` unless that is "", then call `swept`."""
 
     signal: str
 
@@ -65,7 +65,7 @@ class PodMachine:
         self._grace = grace
         self._stops_on_failure = stops_on_failure
         self._actions: List[Action] = []
-        # so that nothing that the driver asks for at each turn of its loop looks at all workers
+        # kept so that no turn of the driver's loop looks at all workers
         self._alive = set(ranks)  # or not yet started
         self._has_failure = False
         self._workers_at: Optional[float] = None  # when the first of them needs `on_time`

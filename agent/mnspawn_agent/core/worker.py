@@ -1,4 +1,4 @@
-"""One worker's life: what to do to its process group, and when. Does no I/O and keeps no clock."""
+"""One worker's life: what to do to its process group, and when. Pure: no I/O, no clock."""
 
 from enum import Enum
 from typing import Any, Dict, List, NamedTuple, Optional

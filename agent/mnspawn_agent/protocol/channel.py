@@ -1,7 +1,7 @@
-"""One end of a link: ordered messages each way across any number of wires. Does no I/O and keeps no clock.
+"""One end of a link: ordered messages each way across any number of wires. Pure: no I/O, no clock.
 
 Control and blob frames carry sequence numbers and are kept until the peer has acknowledged them, so that a new wire
-takes up where the old one broke. Output frames carry an offset instead and are read again from their file. A beat has
+continues where the old one broke. Output frames carry an offset instead and are read again from their file. A beat has
 all of which only the newest value matters: what was received, the clock, how much output the peer may still send.
 """
 

@@ -1,4 +1,4 @@
-"""Length-prefixed frames: bytes in, frames out. Does no I/O and keeps no clock."""
+"""Length-prefixed frames: bytes in, frames out. Pure: no I/O, no clock."""
 
 import struct
 from typing import Iterator, List, NamedTuple, Union

@@ -5,13 +5,13 @@ import os
 from typing import Optional
 
 F_SETPIPE_SZ = 1031  # Linux; fcntl has it from Python 3.10 on
-PIPE_SIZE = 262144  # sshd's pipe holds a fourth of it: each of us would wait for the other four times as often
+PIPE_SIZE = 262144  # four times the default, so that sshd and agent wait for each other less often
 READ_SIZE = 65536
-OUT_LIMIT = 262144  # output waits in its files, not here: control frames never queue behind more than this
+OUT_LIMIT = 262144  # output waits in its files, not here: control frames never queue after more than this
 
 
 class Wire:
-    """Non-blocking reads and writes; whole only while `is_open`."""
+    """Non-blocking reads and writes, while `is_open`."""
 
     def __init__(self, fd_in: int, fd_out: int) -> None:
         self.fd_in = fd_in
@@ -23,7 +23,7 @@ class Wire:
         try:
             fcntl.fcntl(fd_out, F_SETPIPE_SZ, PIPE_SIZE)
         except OSError:
-            pass  # a socket, another system, or the user's pipes are used up: it works all the same
+            pass  # a socket, another system, or the user's pipe quota is used up: the default will do
 
     @property
     def has_room(self) -> bool:

@@ -11,7 +11,7 @@ import time
 from typing import Dict, Iterator, List, Sequence, Set, Tuple
 
 LOOKS = 10_000  # two or three would do, if processes ended only between two looks
-CHASE = 0.1  # seconds to run after processes that replace themselves faster than /proc can be read
+CHASE = 0.1  # seconds to pursue processes that replace themselves faster than /proc can be read
 
 
 def tags_of(run: str, node_rank: int) -> Dict[str, str]:

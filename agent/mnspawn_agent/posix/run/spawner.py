@@ -63,7 +63,7 @@ def spawn(
 
 
 def settle() -> None:
-    """All workers were started. Nothing is kept for them here; who starts them in another way may have to let go."""
+    """Called once all workers were started; other starters may have something to release."""
 
 
 def _become(

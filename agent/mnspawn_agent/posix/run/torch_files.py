@@ -45,7 +45,7 @@ class Recorded:
 def read(path: str) -> Optional[str]:
     """`ValueError: no luck`, or None where nothing was recorded.
 
-    torchrun, as a rank, leaves there what its worker that failed first has recorded.
+    Where the rank is a torchrun, this is what its first failed worker recorded.
 
     Raises:
         Unusable
