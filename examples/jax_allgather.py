@@ -1,11 +1,12 @@
-"""Gather a number from every process with JAX, then add the numbers up in one jitted program over all of them.
+"""Gathers a number from every process with JAX, then sums the numbers in one jitted program over all processes.
 
     mnspawn --hosts a:2,b:2 jax_allgather.py
 
-JAX's collectives between CPUs (gloo) look up the host's own name. Where that is 127.0.1.1, as Debian has it in
-/etc/hosts, other hosts can't reach it, and JAX has no setting that would help. `use_interface` below helps: it makes
-JAX's CPU client with the interface that mnspawn names in GLOO_SOCKET_IFNAME. It calls functions that JAX keeps to
-itself (tried with 0.10.2). Accelerators don't need it, nor do hosts whose own names resolve to reachable addresses.
+JAX's CPU collectives (gloo) use the address of the host's own name. Debian's /etc/hosts maps that name to 127.0.1.1,
+which other hosts cannot reach, and JAX has no setting to change it. `use_interface` works around this: it makes JAX's
+CPU client use the interface that mnspawn names in GLOO_SOCKET_IFNAME. It calls private functions of JAX (tested with
+0.10.2). Accelerators do not need it, nor do hosts whose own names resolve to reachable addresses.
+
 Exits with 1 on a wrong result.
 """
 
@@ -20,7 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 
 def use_interface(name):
-    """Let the CPU collectives of this process use a network interface. To be called after initialize()."""
+    """Make the CPU collectives of this process use a network interface. Call it after initialize()."""
     from jax._src import distributed, xla_bridge
     from jaxlib import _jax
 
@@ -33,8 +34,8 @@ def use_interface(name):
 
 def main():
     rank, world_size = int(os.environ["MNSPAWN_RANK"]), int(os.environ["MNSPAWN_WORLD_SIZE"])
-    # JAX finds the coordinator in JAX_COORDINATOR_ADDRESS but has no variables for the other two. With
-    # `mnspawn --contract jax` a bare initialize() works: it makes JAX believe that Open MPI started it.
+    # JAX reads the coordinator from JAX_COORDINATOR_ADDRESS but has no variables for the other two. With
+    # `mnspawn --contract default,jax`, initialize() needs no arguments: JAX takes the run for one of Open MPI.
     jax.distributed.initialize(num_processes=world_size, process_id=rank)
     if os.environ.get("GLOO_SOCKET_IFNAME"):
         use_interface(os.environ["GLOO_SOCKET_IFNAME"])

@@ -1,8 +1,9 @@
-"""Add up rank + 1 over all ranks with Paddle, and check that every rank is where the endpoint list says.
+"""Sums rank + 1 over all ranks with Paddle, and checks that every rank has the endpoint that the list gives it.
 
     mnspawn --hosts a:2,b:2 paddle_allreduce.py
 
-Runs on CPUs over gloo (PADDLE_DISTRI_BACKEND is set for that), also across hosts. Exits with 1 on a wrong result.
+On hosts without accelerators it runs on CPUs over gloo, for which mnspawn sets PADDLE_DISTRI_BACKEND. Exits with 1 on a
+wrong result.
 """
 
 import os

@@ -1,10 +1,10 @@
-"""An all-reduce over a ring of sockets, with nothing but Python 3.6 and the endpoints in the environment.
+"""Sums a vector over all ranks in a ring of sockets. Needs only Python 3.6 and the endpoints in the environment.
 
     mnspawn --hosts a:2,b:2 ring.py [LENGTH]
 
-Every rank listens on its own endpoint and connects to the next rank's. A vector is cut into as many chunks as there
-are ranks: in world_size - 1 steps each chunk is added up around the ring, in as many again the sums go round. Exits
-with 1 when the sum is wrong.
+Every rank listens on its own endpoint and connects to that of the next rank. The vector is cut into world_size chunks.
+In world_size - 1 steps each chunk is summed around the ring; in world_size - 1 more, every rank receives all sums.
+Exits with 1 if the sum is wrong.
 """
 
 import operator
@@ -16,11 +16,11 @@ import threading
 import time
 from array import array
 
-PATIENCE = 60.0  # seconds for the neighbours to appear, and for each of their messages
+TIMEOUT = 60.0  # seconds to wait for the neighbours to appear, and for each of their messages
 
 
 def split(endpoint):
-    """address:port, where an IPv6 address has brackets."""
+    """Split address:port; an IPv6 address stands in brackets."""
     address, _, port = endpoint.rpartition(":")
     return address.strip("[]"), int(port)
 
@@ -32,16 +32,16 @@ def listen(endpoint):
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     server.bind((address, port))
     server.listen(1)
-    server.settimeout(PATIENCE)
+    server.settimeout(TIMEOUT)
     return server
 
 
 def connect(endpoint):
-    """The next rank may not listen yet."""
-    deadline = time.monotonic() + PATIENCE
+    """Connect to an endpoint, and retry while nobody listens there yet."""
+    deadline = time.monotonic() + TIMEOUT
     while True:
         try:
-            return socket.create_connection(split(endpoint), timeout=PATIENCE)
+            return socket.create_connection(split(endpoint), timeout=TIMEOUT)
         except ConnectionRefusedError:
             if time.monotonic() > deadline:
                 raise
@@ -53,25 +53,25 @@ def receive(sock, size):
     while size:
         part = sock.recv(min(size, 1 << 16))
         if not part:
-            raise ConnectionError("the previous rank went away")
+            raise ConnectionError("the previous rank closed its connection")
         parts.append(part)
         size -= len(part)
     return b"".join(parts)
 
 
 class Ring:
-    """This rank's two neighbours."""
+    """The connections to this rank's two neighbours."""
 
     def __init__(self, rank, endpoints):
         self.rank, self.size = rank, len(endpoints)
         server = listen(endpoints[rank])
         self.next = connect(endpoints[(rank + 1) % self.size])
         self.previous, _ = server.accept()
-        self.previous.settimeout(PATIENCE)
+        self.previous.settimeout(TIMEOUT)
         server.close()
 
     def exchange(self, numbers):
-        """Pass numbers on and return what the previous rank passes on, both at the same time."""
+        """Send numbers to the next rank while receiving from the previous one. Returns what was received."""
         content = numbers.tobytes()
         sender = threading.Thread(target=self.next.sendall, args=(struct.pack("!Q", len(content)) + content,))
         sender.start()
@@ -81,13 +81,13 @@ class Ring:
         return received
 
     def all_reduce(self, vector):
-        """The sum of all ranks' vectors."""
+        """Returns the sum of the vectors of all ranks."""
         cuts = [len(vector) * i // self.size for i in range(self.size + 1)]
         chunks = [vector[cuts[i] : cuts[i + 1]] for i in range(self.size)]
         for step in range(self.size - 1):
-            come = (self.rank - step - 1) % self.size
+            incoming = (self.rank - step - 1) % self.size
             received = self.exchange(chunks[(self.rank - step) % self.size])
-            chunks[come] = array(vector.typecode, map(operator.add, chunks[come], received))
+            chunks[incoming] = array(vector.typecode, map(operator.add, chunks[incoming], received))
         for step in range(self.size - 1):
             chunks[(self.rank - step) % self.size] = self.exchange(chunks[(self.rank - step + 1) % self.size])
         return array(vector.typecode, b"".join(chunk.tobytes() for chunk in chunks))
@@ -105,8 +105,8 @@ def main():
     total = ring.all_reduce(array("q", [(rank + 1) * i for i in range(length)]))
     ring.close()
     world_size = len(endpoints)
-    weight = world_size * (world_size + 1) // 2
-    is_right = total == array("q", [weight * i for i in range(length)])
+    factor = world_size * (world_size + 1) // 2
+    is_right = total == array("q", [factor * i for i in range(length)])
     print(
         "rank {} of {} at {}: sum {} of {} numbers {}".format(
             rank, world_size, endpoints[rank], sum(total), length, "is right" if is_right else "IS WRONG"

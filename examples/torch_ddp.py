@@ -1,9 +1,9 @@
-"""Train a small network with DistributedDataParallel over gloo: its loss falls, its weights agree on all ranks.
+"""Trains a small network with DistributedDataParallel over gloo.
 
     mnspawn --hosts a:2,b:2 torch_ddp.py
 
-Everything that init_process_group needs is in the environment. Exits with 1 when the loss does not fall or when
-two ranks end up with different weights.
+init_process_group() finds all it needs in the environment. Exits with 1 unless the loss falls and all ranks end with
+the same weights.
 """
 
 import os
@@ -18,7 +18,7 @@ STEPS = 60
 
 
 def batches(rank, count, size=64):
-    """This rank's share of the samples: y = sin(3 a) * b, a different stream on every rank."""
+    """Yields this rank's samples, y = sin(3 a) * b; every rank has its own stream."""
     source = torch.Generator().manual_seed(1000 + rank)
     for _ in range(count):
         x = torch.rand(size, 2, generator=source) * 2 - 1
@@ -26,7 +26,7 @@ def batches(rank, count, size=64):
 
 
 def train(model, rank):
-    """Returns the mean loss over all ranks of the first and of the last step."""
+    """Returns the losses of the first and of the last step, each the mean over all ranks."""
     optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
     losses = []
     for x, y in batches(rank, STEPS):
@@ -41,7 +41,7 @@ def train(model, rank):
 
 
 def spread(model):
-    """The largest difference between two ranks in any weight."""
+    """Returns the largest difference in any weight between two ranks."""
     weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     lowest, highest = weights.clone(), weights.clone()
     dist.all_reduce(lowest, dist.ReduceOp.MIN)
@@ -52,7 +52,7 @@ def spread(model):
 def main():
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    torch.manual_seed(rank)  # every rank starts elsewhere; DistributedDataParallel hands out rank 0's weights
+    torch.manual_seed(rank)  # initial weights differ; DistributedDataParallel broadcasts those of rank 0
     network = torch.nn.Sequential(torch.nn.Linear(2, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
     model = DistributedDataParallel(network)
     first, last = train(model, rank)
