@@ -13,7 +13,6 @@ class HostEntry:
     is_away: bool = False  # its link is lost and may come back
     is_done: bool = False  # its agent proved that nothing is left
     lost: str | None = None
-    lost_at: float | None = None
     is_confirmed: bool = False
     leftovers: tuple[int, ...] = ()
     reasons: tuple[str, ...] = ()

@@ -266,7 +266,7 @@ class RunMachine:
         if host not in self._unsettled:
             return
         self._unsettled.discard(host)
-        entry.lost, entry.lost_at, entry.is_confirmed = reason, lost_at, is_clean
+        entry.lost, entry.is_confirmed = reason, is_clean
         if survivors:
             entry.leftovers, entry.reasons = tuple(pid for pid, _ in survivors), tuple(why for _, why in survivors)
         self._patience.forget(host)
