@@ -9,27 +9,23 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import paramiko
 from paramiko.pkey import PKey, PublicBlob
 from paramiko.ssh_exception import IncompatiblePeer
 
 from mnspawn import errors
-from mnspawn.quoting import readable
-from mnspawn.system import open_files
 from mnspawn.transport.base import SshOptions, Target
-from mnspawn.transport.config import route
 from mnspawn.transport.config.route import Hop
-from mnspawn.transport.ssh import algorithms, internals, refusals, sockets
-from mnspawn.transport.ssh.jumps import Jumps
-from mnspawn.transport.ssh.refusals import Attempt
+from mnspawn.transport.ssh import algorithms, handshake, internals, refusals, sockets
+from mnspawn.transport.ssh.handshake import Handshake, reason_of, translated
+from mnspawn.transport.ssh.library_transport import LibraryTransport
 from mnspawn.transport.trust import certificates, keys
 from mnspawn.transport.trust.host_keys import HostKeys
-from mnspawn.transport.trust.key_files import Inputs
 
 from .keyring import Agent, offers
 from .process import Process, SignallingTransport
@@ -59,7 +55,7 @@ class _Connection:
         return process
 
     def _start(self, command: str) -> paramiko.Channel:
-        with translate(self._hop, None):
+        with translated(TABLE, self._hop, None):
             channel = self._client.open_session(window_size=WINDOW, max_packet_size=_PACKET)
             for name, text in self._hop.env:
                 with contextlib.suppress(paramiko.SSHException):  # AcceptEnv does not have it: as ssh
@@ -90,25 +86,12 @@ class _Shared:
         self.closing: list[SignallingTransport] = []
 
 
-class ParamikoTransport:
+class ParamikoTransport(LibraryTransport[SignallingTransport]):
     """A Transport: one for a whole run."""
 
     def __init__(self, options: SshOptions) -> None:
-        self._router = route.Router(options)
-        self._dialler = sockets.Dialler()
-        self._host_keys = HostKeys()
-        self._inputs = Inputs(self._host_keys)
+        super().__init__(options, lambda client: not client.is_active())
         self._shared = _Shared()
-        self._jumps = Jumps(self._open, lambda client: not client.is_active())
-
-    def endpoint(self, target: Target) -> str:
-        hop = self._router.hop(target)
-        self._inputs.check(hop)
-        return hop.server
-
-    def hop(self, target: Target) -> Hop:
-        """The effective settings of a host, with their origins."""
-        return self._router.hop(target)
 
     async def connect(self, target: Target) -> _Connection:
         hop = self._router.hop(target)
@@ -126,20 +109,14 @@ class ParamikoTransport:
         self._dialler.close()
         self._shared.pool.shutdown(wait=True, cancel_futures=True)
 
-    async def _open(self, hop: Hop) -> SignallingTransport:
-        async def shake(way: socket.socket | SignallingTransport, deadline: float) -> SignallingTransport:
-            left = deadline - asyncio.get_running_loop().time()
-            handshake = _Handshake(hop, self._host_keys, time.monotonic() + left)
-            try:
-                async with asyncio.timeout_at(deadline):
-                    return await self._in_thread(partial(handshake.run, way), handshake.abort)
-            except TimeoutError:
-                raise sockets.timed_out(handshake.stage, hop, handshake.banner) from None
-
-        if hop.jump is None:
-            return await self._dialler.reach(hop, hop.connect_timeout, shake)
-        jump = await self._jumps.get(hop.jump, hop)
-        return await shake(jump, asyncio.get_running_loop().time() + hop.connect_timeout)
+    async def _shake(self, hop: Hop, way: socket.socket | SignallingTransport, deadline: float) -> SignallingTransport:
+        left = deadline - asyncio.get_running_loop().time()
+        attempt = _Handshake(hop, self._host_keys, time.monotonic() + left)
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._in_thread(partial(attempt.run, way), attempt.abort)
+        except TimeoutError:
+            raise sockets.timed_out(attempt.stage, hop, attempt.banner) from None
 
     async def _in_thread(self, work: Callable[[], T], abort: Callable[[], None]) -> T:
         """Run `work` in a thread; when nobody waits for it any more, make it end and see it end."""
@@ -153,10 +130,11 @@ class ParamikoTransport:
             raise
 
 
-class _Handshake:
+class _Handshake(Handshake):
     """One connection being made, in a thread; `abort` is called from another."""
 
     def __init__(self, hop: Hop, host_keys: HostKeys, deadline: float) -> None:
+        super().__init__()
         self._hop = hop
         self._host_keys = host_keys
         self._deadline = deadline
@@ -164,20 +142,7 @@ class _Handshake:
         self._client: SignallingTransport | None = None
         self._agent: Agent | None = None
         self._agent_socket: socket.socket | None = None
-        self._is_asking = False
-        self.attempt = Attempt()
-        self.is_authenticating = False
         self.is_aborted = threading.Event()
-
-    @property
-    def stage(self) -> str:
-        if self._client is None:
-            return "the host does not answer"
-        if not self._client.remote_version:
-            return sockets.NO_SSH
-        if self._is_asking:
-            return sockets.NO_AGENT
-        return "the server stopped answering while it " + ("let us in" if self.is_authenticating else "said who it is")
 
     @property
     def banner(self) -> bytes:
@@ -185,13 +150,12 @@ class _Handshake:
         return (self._client and self._client.get_banner()) or b""
 
     @property
-    def has_heard(self) -> bool:
-        """Whether the server has said anything."""
-        return self._client is not None and bool(self._client.remote_version)
+    def is_connected(self) -> bool:
+        return self._client is not None
 
     @property
-    def is_active(self) -> bool:
-        return self._client is not None and self._client.is_active()
+    def has_heard(self) -> bool:
+        return self._client is not None and bool(self._client.remote_version)
 
     def abort(self) -> None:
         """Make the thread fail at once."""
@@ -206,7 +170,7 @@ class _Handshake:
     def run(self, way: socket.socket | SignallingTransport) -> SignallingTransport:
         """Connect over a socket, or over the connection to a jump host."""
         left = max(0.1, self._deadline - time.monotonic())
-        with translate(self._hop, self):
+        with translated(TABLE, self._hop, self):
             sock: Any = way
             if not isinstance(way, socket.socket):
                 there, here = (self._hop.address, self._hop.port), ("127.0.0.1", 0)
@@ -219,6 +183,7 @@ class _Handshake:
                 client.daemon = True
                 self._offer_algorithms(client)
                 client.start_client(timeout=left)
+                self.has_key = True
                 self._check_key(client)
                 self.is_authenticating = True
                 self._authenticate(client)
@@ -237,20 +202,12 @@ class _Handshake:
             return client
 
     def _offer_algorithms(self, client: SignallingTransport) -> None:
-        hop, wanted = self._hop, self._hop.algorithms
-        options = client.get_security_options()
-        authorities = self._host_keys.authorities(hop)
-        ours = (*algorithms.HOST_CERTIFICATES, *algorithms.HOST_KEYS) if authorities else algorithms.HOST_KEYS
+        hop, options = self._hop, client.get_security_options()
         possible = internals.possible(client, "host key", options.key_types)
-        chosen = algorithms.choose("host key", wanted.get("host keys"), ours, possible, hop.name)
-        options.key_types = tuple(algorithms.prefer_known(chosen, self._host_keys.known_kinds(hop), bool(authorities)))
-        for what, key, ours, option in (
-            ("key exchange", "kex", algorithms.KEX, "kex"),
-            ("cipher", "ciphers", algorithms.CIPHERS, "ciphers"),
-            ("MAC", "macs", algorithms.MACS, "digests"),
-        ):
+        options.key_types = tuple(algorithms.for_host_key(hop, self._host_keys, possible))
+        for what, option in (("key exchange", "kex"), ("cipher", "ciphers"), ("MAC", "digests")):
             possible = internals.possible(client, what, getattr(options, option))
-            setattr(options, option, tuple(algorithms.choose(what, wanted.get(key), ours, possible, hop.name)))
+            setattr(options, option, tuple(algorithms.for_hop(hop, what, possible)))
         client.use_compression(hop.compression)
 
     def _check_key(self, client: SignallingTransport) -> None:
@@ -276,9 +233,9 @@ class _Handshake:
         self._agent_socket = sock
 
     def _authenticate(self, client: SignallingTransport) -> None:
-        self._is_asking = True
+        self.is_asking = True
         self._agent = Agent.open(self._hop.agent, self._hop.name, self._on_agent_socket)
-        self._is_asking = self.is_aborted.is_set()
+        self.is_asking = self.is_aborted.is_set()
         for name, key in offers(self._hop, self._agent, self.attempt):
             if self.is_aborted.is_set() or not client.is_active():
                 break
@@ -310,77 +267,22 @@ class _Handshake:
 # -- errors
 
 
-def _closed(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
-    reason = readable(str(exc)).removesuffix(".") or type(exc).__name__
-    if handshake is None:
-        error = errors.ConnectionClosed(f"the connection is gone ({reason})", host=hop.name)
-    elif not handshake.has_heard and ("Error reading SSH protocol banner" in reason or isinstance(exc, EOFError)):
-        return sockets.hung_up(hop)
-    elif "Indecipherable protocol version" in reason or "Incompatible version" in reason:
-        hint = "is this the port of sshd?"
-        return errors.Unreachable(f"{hop.place} does not speak SSH as we do ({reason})", host=hop.name, hint=hint)
-    elif isinstance(exc, EOFError) and not handshake.is_authenticating:  # before we could see for ourselves
-        return _no_common(exc, hop, handshake)
-    else:
-        where = "while it let us in" if handshake.is_authenticating else "during the key exchange"
-        error = errors.ConnectionClosed(f"{hop.place} hung up {where} ({reason})", host=hop.name)
-        error.hint = "sshd's log on the host says why"
-    error.is_transient = False
-    return error
+def _ended(exc: Exception, hop: Hop, attempt: Handshake | None) -> errors.HostError:
+    """paramiko has one exception for most ends, told apart by its text only."""
+    if attempt is not None and any(words in reason_of(exc) for words in _NO_SSH):
+        return handshake.no_ssh(exc, hop, attempt)
+    return handshake.closed(exc, hop, attempt)
 
 
-def _no_common(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
-    hint = "see what the server has with `ssh -vv`, and allow it in ssh_config (KexAlgorithms, Ciphers, ...)"
-    return errors.NoCommonAlgorithm(
-        f"no common algorithm ({readable(str(exc)) or 'it hung up'})", host=hop.name, hint=hint
-    )
-
-
-def _no_channel(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
-    if handshake is not None and hop.jump is not None:
-        hint = f"try it from there: ssh {hop.jump.name} nc -vz {hop.address} {hop.port}"
-        text = readable(getattr(exc, "text", str(exc)))
-        return errors.Unreachable(
-            f"jump host {hop.jump.name} can't reach {hop.place}: {text}", host=hop.name, hint=hint
-        )
-    hint = "MaxSessions of sshd may be 0 or used up, or the account may run no commands"
-    return errors.ChannelRefused(f"the server starts no command ({readable(str(exc))})", host=hop.name, hint=hint)
-
-
-def _refused(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
-    return refusals.explain(hop, handshake.attempt if handshake else Attempt())
-
-
-def _bad_key(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
-    return errors.KeyUnusable(f"a key can't be used: {exc}", host=hop.name)
-
-
-def _garbled(exc: Exception, hop: Hop, handshake: _Handshake | None) -> errors.HostError:
-    return sockets.garbled(cast(UnicodeDecodeError, exc), hop)
-
-
+_NO_SSH = ("Indecipherable protocol version", "Incompatible version")
 # the first line that fits holds; tests/ssh walks paramiko for exceptions that have none
-TABLE: tuple[tuple[type[Exception], Any], ...] = (
-    (IncompatiblePeer, _no_common),
-    (paramiko.ChannelException, _no_channel),
-    (paramiko.PasswordRequiredException, _bad_key),
-    (paramiko.AuthenticationException, _refused),
-    (paramiko.SSHException, _closed),
-    (EOFError, _closed),
-    (OSError, _closed),
-    (UnicodeDecodeError, _garbled),
+TABLE: handshake.Table = (
+    (IncompatiblePeer, handshake.no_common),
+    (paramiko.ChannelException, handshake.no_channel),
+    (paramiko.PasswordRequiredException, handshake.bad_key),
+    (paramiko.AuthenticationException, handshake.refused),
+    (paramiko.SSHException, _ended),
+    (EOFError, handshake.cut_off),
+    (OSError, handshake.closed),
+    (UnicodeDecodeError, handshake.garbled),
 )
-
-
-@contextlib.contextmanager
-def translate(hop: Hop, handshake: _Handshake | None) -> Iterator[None]:
-    """Foreign exceptions become ours, by the table; the cause is kept."""
-    try:
-        yield
-    except tuple(foreign for foreign, _ in TABLE) as exc:
-        if isinstance(exc, OSError):
-            open_files.check(exc)
-        for foreign, ours in TABLE:
-            if isinstance(exc, foreign):
-                raise ours(exc, hop, handshake) from exc
-        raise

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from mnspawn.errors import NoCommonAlgorithm
+from mnspawn.transport.config.route import Hop
+from mnspawn.transport.trust.host_keys import HostKeys
 
 # post-quantum and cheap first (2 ms over curve25519), then what every sshd speaks; nothing with SHA-1
 KEX = (
@@ -54,6 +56,21 @@ _SAME = {
 }
 _OTHER_NAME = _SAME | {second: first for first, second in _SAME.items()}
 RSA_SIGNATURES = ("rsa-sha2-512", "rsa-sha2-256")
+_OF_SETTING = {"key exchange": ("kex", KEX), "cipher": ("ciphers", CIPHERS), "MAC": ("macs", MACS)}
+
+
+def for_hop(hop: Hop, what: str, possible: Sequence[str]) -> list[str]:
+    """The names to offer to a host for `what`: key exchange, cipher or MAC. `possible` and errors as for `choose`."""
+    setting, ours = _OF_SETTING[what]
+    return choose(what, hop.algorithms.get(setting), ours, possible, hop.name)
+
+
+def for_host_key(hop: Hop, host_keys: HostKeys, possible: Sequence[str]) -> list[str]:
+    """The names to offer for the host's key, those of known keys first. `possible` and errors as for `choose`."""
+    has_authority = bool(host_keys.authorities(hop))
+    ours = (*HOST_CERTIFICATES, *HOST_KEYS) if has_authority else HOST_KEYS
+    chosen = choose("host key", hop.algorithms.get("host keys"), ours, possible, hop.name)
+    return prefer_known(chosen, host_keys.known_kinds(hop), has_authority)
 
 
 def choose(what: str, notation: str | None, ours: Sequence[str], possible: Sequence[str], host: str) -> list[str]:

@@ -234,15 +234,6 @@ def hung_up(hop: Hop) -> errors.HostError:
     return errors.ConnectionClosed(f"{hop.place} hung up before it said anything", host=hop.name, hint=hint)
 
 
-def garbled(exc: UnicodeDecodeError, hop: Hop) -> errors.HostError:
-    """The library could not read what the server said in some other encoding: most often its last words."""
-    said = quoted(bytes(exc.object), before=": it said")
-    error = errors.ConnectionClosed(f"{hop.place} says what can't be read{said}", host=hop.name)
-    error.hint = "sshd's log on the host may say why; --transport openssh takes text of any encoding"
-    error.is_transient = False
-    return error
-
-
 def timed_out(what: str, hop: Hop, said: bytes | str = "") -> errors.HostError:
     """Nothing came within the connect timeout; `what` says what was waited for, `said` is the server's banner."""
     hint = "is it up, and does a firewall drop packets? --connect-timeout gives it longer"
