@@ -5,35 +5,28 @@ import functools
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from .inbox import Inbox
+from .inbox import Streams
 from .pipes import PipedProcess, Started
 
 _END = 2.0  # seconds that a child that was told to end may take
 
 
-class ChildProcess:
+class ChildProcess(Streams):
     """Runs `argv`, or has been started; ends, as under sshd, when it is reaped and nothing holds its output.
 
     Raises:
         OSError: no process can be made.
     """
 
-    def __init__(
-        self, argv: Sequence[str] | Started, *, cwd: Path | None = None, env: Mapping[str, str] | None = None
-    ) -> None:
-        self._stdout = Inbox(self._hold, self._release)
-        self._stderr = Inbox(self._hold, self._release)
-        self._full = 0
-        self._writable = asyncio.Event()
-        self._writable.set()
-        self._done = asyncio.Event()
+    def __init__(self, argv: Sequence[str] | Started, *, cwd: Path | None = None) -> None:
+        super().__init__()
         self._reaped = asyncio.Event()
         self._code: int | None = None
         self._is_closed = False
-        self._piped = PipedProcess(self, argv, cwd=cwd, env=env, before_reaping=self.before_reaping)
+        self._piped = PipedProcess(self, argv, cwd=cwd, before_reaping=self.before_reaping)
 
     # -- what the pipes say
     def output(self, number: int, chunk: bytes) -> None:
@@ -64,16 +57,9 @@ class ChildProcess:
 
     def _finish(self) -> None:
         if self._code is not None and (self._is_closed or not self._piped.open_outputs):
-            self._writable.set()
-            self._done.set()
+            self._end()
 
-    # -- what the engine says
-    async def read(self) -> bytes:
-        return await self._stdout.get()
-
-    async def read_diagnostics(self) -> bytes:
-        return await self._stderr.get()
-
+    # -- what the engine calls
     async def write(self, chunk: bytes) -> None:
         self._piped.write(chunk)
         await self._writable.wait()
@@ -82,17 +68,15 @@ class ChildProcess:
         self._piped.write_eof()
 
     async def wait(self) -> int | None:
-        await self._done.wait()
+        await self._ended.wait()
         return None if self._code is None else status_of(self._code)
 
     async def close(self) -> None:
         """Close its pipes; it is not killed."""
         self._is_closed = True
         self._piped.close()
-        self._stdout.discard()
-        self._stderr.discard()
-        self._writable.set()
-        self._done.set()
+        self._discard()
+        self._end()
 
     def kill(self, signum: int = signal.SIGKILL) -> None:
         self._piped.kill(signum)
@@ -105,14 +89,11 @@ class ChildProcess:
     def has_ended(self) -> bool:
         return self._code is not None
 
-    def _hold(self) -> None:
-        self._full += 1
+    def pause_reading(self) -> None:
         self._piped.pause_reading()
 
-    def _release(self) -> None:
-        self._full -= 1
-        if not self._full:
-            self._piped.resume_reading()
+    def resume_reading(self) -> None:
+        self._piped.resume_reading()
 
 
 async def end(child: ChildProcess, signum: int = signal.SIGTERM) -> None:

@@ -1,4 +1,4 @@
-"""Bytes that have come and wait to be read, with a bound that stops the sender. Knows no transport."""
+"""Bytes that have arrived and wait to be read, with a bound that stops the sender. Knows no transport."""
 
 import asyncio
 from collections import deque
@@ -46,7 +46,7 @@ class Inbox:
         self.end()
 
     async def get(self) -> bytes:
-        """All that is here, waiting for at least one byte; b"" at the end. One reader at a time."""
+        """Return all that is here, waiting for at least one byte; b"" at the end. One reader at a time."""
         while not self._chunks and not self._ended:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
@@ -64,3 +64,51 @@ class Inbox:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+class Streams:
+    """The half of a RemoteProcess that does not depend on how the command is reached.
+
+    Subclasses put what arrives into `_stdout` and `_stderr`, clear `_writable` while input is held up, and call `_end`.
+    """
+
+    def __init__(self) -> None:
+        self._stdout = Inbox(self._on_full, self._on_emptied)
+        self._stderr = Inbox(self._on_full, self._on_emptied)
+        self._full = 0  # inboxes over their bound
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._ended = asyncio.Event()
+
+    def pause_reading(self) -> None:
+        """Let no more output arrive."""
+        raise NotImplementedError
+
+    def resume_reading(self) -> None:
+        raise NotImplementedError
+
+    async def read(self) -> bytes:
+        return await self._stdout.get()
+
+    async def read_diagnostics(self) -> bytes:
+        return await self._stderr.get()
+
+    def _end(self) -> None:
+        """Wake whoever waits: nothing more will happen."""
+        self._stdout.end()
+        self._stderr.end()
+        self._writable.set()
+        self._ended.set()
+
+    def _discard(self) -> None:
+        self._stdout.discard()
+        self._stderr.discard()
+
+    def _on_full(self) -> None:
+        self._full += 1
+        self.pause_reading()
+
+    def _on_emptied(self) -> None:
+        self._full -= 1
+        if not self._full:
+            self.resume_reading()

@@ -87,7 +87,6 @@ class PipedProcess:
         *,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
-        new_session: bool = True,
         before_reaping: Callable[[int], None] = lambda pid: None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -102,7 +101,7 @@ class PipedProcess:
                 stderr=subprocess.PIPE,
                 cwd=cwd,
                 env=env,
-                start_new_session=new_session,
+                start_new_session=True,
             )
             keep_from_forks(self._popen)
         else:

@@ -1,13 +1,12 @@
 """A command over paramiko: the channel's descriptor in the loop for reading, a thread of its own for writing.
 
-paramiko's send blocks while the window or the socket is full, and tells nobody when there is room again.
+paramiko's send blocks while the window or the socket is full, and does not notify anybody of room.
 """
 
 import asyncio
 import contextlib
 import logging
 import queue
-import signal
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +15,9 @@ import paramiko
 from paramiko.common import MSG_CHANNEL_REQUEST
 from paramiko.transport import Transport
 
-from mnspawn.transport.inbox import Inbox
+from mnspawn.transport.inbox import Streams
 from mnspawn.transport.ssh import internals
+from mnspawn.transport.ssh.signals import status_of_signal
 
 _CHUNK = 1 << 18
 _HIGH = 1 << 18  # bytes that wait for the writer before write() waits
@@ -34,7 +34,7 @@ class _Line(str):
 
 
 class SignallingTransport(Transport):
-    """paramiko's Transport, told of deaths by signal: paramiko itself drops exit-signal. It logs for debugging only."""
+    """paramiko's Transport, with exit-signal, which paramiko itself drops. Logs at debug level only."""
 
     def __init__(self, sock: Any) -> None:
         super().__init__(sock)
@@ -59,8 +59,7 @@ def _reading_signals(handle: Callable[..., None]) -> Callable[[paramiko.Channel,
         position = message.packet.tell()
         if message.get_text() == "exit-signal":
             message.get_boolean()
-            number = getattr(signal, "SIG" + message.get_text().partition("@")[0], None)
-            channel.exit_status = 128 + int(number) if isinstance(number, signal.Signals) else 255
+            channel.exit_status = status_of_signal(message.get_text())
             channel.status_event.set()
             return
         message.packet.seek(position)
@@ -72,44 +71,33 @@ def _reading_signals(handle: Callable[..., None]) -> Callable[[paramiko.Channel,
 internals.with_requests(SignallingTransport, paramiko.Channel, _reading_signals, MSG_CHANNEL_REQUEST)
 
 
-class Process:
+class Process(Streams):
     """A RemoteProcess over one channel on which a command was started."""
 
     def __init__(self, channel: paramiko.Channel) -> None:
+        super().__init__()
         self._loop = asyncio.get_running_loop()
         self._channel = channel
-        self._stdout = Inbox(self._pause, self._resume)
-        self._stderr = Inbox(self._pause, self._resume)
-        self._full = 0
         self._pending = 0
-        self._writable = asyncio.Event()
-        self._writable.set()
-        self._closed = asyncio.Event()
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._eof = b""  # in the outbox: the end of input
         channel.setblocking(True)
         self._fd = channel.fileno()
         self._is_watched = False
-        self._resume_watch()
+        self.resume_reading()
         self._writer = threading.Thread(target=self._write_all, name="paramiko writer", daemon=True)
         self._writer.start()
 
     # -- output, in the loop
-    def _resume_watch(self) -> None:
-        if not self._is_watched and not self._closed.is_set():
+    def resume_reading(self) -> None:
+        if not self._is_watched and not self._ended.is_set():
             self._loop.add_reader(self._fd, self._on_readable)
             self._is_watched = True
 
-    def _pause(self) -> None:
-        self._full += 1
+    def pause_reading(self) -> None:
         if self._is_watched:
             self._loop.remove_reader(self._fd)
             self._is_watched = False
-
-    def _resume(self) -> None:
-        self._full -= 1
-        if not self._full:
-            self._resume_watch()
 
     def _on_readable(self) -> None:
         channel = self._channel
@@ -118,9 +106,7 @@ class Process:
         if channel.recv_stderr_ready():
             self._stderr.put(channel.recv_stderr(_CHUNK))
         if (channel.eof_received or channel.closed) and not channel.recv_ready() and not channel.recv_stderr_ready():
-            if self._is_watched:  # the descriptor stays readable for ever
-                self._loop.remove_reader(self._fd)
-                self._is_watched = False
+            self.pause_reading()  # the descriptor stays readable for ever
             self._stdout.end()
             self._stderr.end()
             if channel.closed:
@@ -129,22 +115,10 @@ class Process:
                 self._loop.call_later(0.01, self._on_readable)
 
     def _finish(self) -> None:
-        if self._closed.is_set():
-            return
-        if self._is_watched:
-            self._loop.remove_reader(self._fd)
-            self._is_watched = False
-        self._outbox.put(None)
-        self._stdout.end()
-        self._stderr.end()
-        self._writable.set()
-        self._closed.set()
-
-    async def read(self) -> bytes:
-        return await self._stdout.get()
-
-    async def read_diagnostics(self) -> bytes:
-        return await self._stderr.get()
+        if not self._ended.is_set():
+            self.pause_reading()
+            self._outbox.put(None)
+            self._end()
 
     # -- input
     def _write_all(self) -> None:
@@ -164,7 +138,7 @@ class Process:
             self._writable.set()
 
     async def write(self, chunk: bytes) -> None:
-        if not chunk or self._closed.is_set():
+        if not chunk or self._ended.is_set():
             return
         self._pending += len(chunk)
         self._outbox.put(bytes(chunk))
@@ -177,20 +151,19 @@ class Process:
 
     # -- its end
     async def wait(self) -> int | None:
-        await self._closed.wait()
+        await self._ended.wait()
         has_status: Any = self._channel.status_event.is_set() and self._channel.exit_status >= 0
         return int(self._channel.exit_status) if has_status else None
 
     async def close(self) -> None:
         self._finish()
         self._channel.close()
-        self._stdout.discard()
-        self._stderr.discard()
+        self._discard()
 
     @property
     def is_over(self) -> bool:
         """It was closed, and its writer has ended."""
-        return self._closed.is_set() and not self._writer.is_alive()
+        return self._ended.is_set() and not self._writer.is_alive()
 
     def join(self) -> None:
         """Wait for the writer; the transport is closed, so that nothing can hold it up."""
