@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from mnspawn import transport
-from mnspawn.errors import UsageError
+from mnspawn.errors import HostKeyChanged
 from mnspawn.transport import SshOptions, Target
-from mnspawn.transport.asyncssh import fetch_keys
 from mnspawn.transport.asyncssh.transport import AsyncsshTransport
-from mnspawn.transport.trust import known_hosts
+from mnspawn.transport.trust import keys, known_hosts, offers
 from mnspawn.transport.trust.keys import kind_of
 from tests.ssh.test_errors import fingerprint, make_key
 from tests.support import LocalSshd
@@ -123,20 +122,25 @@ def asyncssh_transport(server: LocalSshd) -> AsyncsshTransport:
     return shared
 
 
+async def offered(shared: AsyncsshTransport) -> offers.Offer:
+    target = Target("local")
+    return offers.compare(shared.hop(target), await shared.host_keys(target))
+
+
 async def test_trust_fetches_keys_of_every_type_and_writes_them(tmp_path: Path) -> None:
     make_key(tmp_path / "rsa", "-t", "rsa")
     with LocalSshd(sshd_config=f"HostKey {tmp_path}/rsa") as server:
         server.known_hosts.unlink()
         shared = asyncssh_transport(server)
-        offer = await fetch_keys.fetch(shared, Target("local"))
-        assert offer.fingerprints() == [
+        offer = await offered(shared)
+        assert [(key.kind, key.fingerprint) for key in offer.new] == [
             ("ssh-ed25519", fingerprint(server.host_key)),
             ("ssh-rsa", fingerprint(tmp_path / "rsa")),
         ]
         assert not server.known_hosts.exists()
-        fetch_keys.accept(offer)
-        again = await fetch_keys.fetch(shared, Target("local"))
-        assert (again.new, len(again.known), again.stale) == ((), 2, ())
+        offers.accept(offer, replace=False)
+        again = await offered(shared)
+        assert (again.new, again.changed, again.known, again.keys) == ((), (), 2, ())
         await (await shared.connect(Target("local"))).close()
         await shared.close()
 
@@ -145,12 +149,13 @@ async def test_trust_replaces_a_key_only_when_told_to(local_sshd: LocalSshd) -> 
     name = f"[127.0.0.1]:{local_sshd.port}"
     local_sshd.known_hosts.write_text(line("other", blob(1)) + line(known_hosts.hashed(name), blob(2)))
     shared = asyncssh_transport(local_sshd)
-    offer = await fetch_keys.fetch(shared, Target("local"))
-    assert [entry.number for entry in offer.stale] == [2]
-    with pytest.raises(UsageError, match=f"{local_sshd.known_hosts}:2") as caught:
-        fetch_keys.accept(offer)
+    offer = await offered(shared)
+    assert offer.new == ()
+    assert [key.before for key in offer.changed] == [f"{local_sshd.known_hosts}:2 has {keys.fingerprint(blob(2))}"]
+    with pytest.raises(HostKeyChanged, match=f"{local_sshd.known_hosts}:2") as caught:
+        offers.accept(offer, replace=False)
     assert "--replace" in (caught.value.hint or "")
-    fetch_keys.accept(offer, replace=True)
+    offers.accept(offer, replace=True)
     lines = local_sshd.known_hosts.read_text().splitlines()
     assert lines[0] + "\n" == line("other", blob(1))
     assert lines[1].startswith("|1|")

@@ -12,10 +12,11 @@ from mnspawn.core.remote_command import command_line
 from mnspawn.engine.fleet.checkup import Checkup, Examined
 from mnspawn.engine.fleet.effective import Effective, effective
 from mnspawn.engine.fleet.execute import Execution, OnOutput, Outcome
-from mnspawn.engine.fleet.trust import Known, accept, changed, fetch_keys
+from mnspawn.engine.fleet.trust import fetch_keys
 from mnspawn.engine.link.sites import reach_place
 from mnspawn.engine.request import RunRequest
 from mnspawn.transport.base import SshOptions
+from mnspawn.transport.trust.offers import Offer, accept, changed
 from mnspawn_inventory import Host
 
 __all__ = [
@@ -26,7 +27,7 @@ __all__ = [
     "Examined",
     "Finding",
     "HostFacts",
-    "Known",
+    "Offer",
     "OnOutput",
     "Outcome",
     "Place",

@@ -20,7 +20,7 @@ from mnspawn.settings import to_request
 from mnspawn.settings.table import Settings
 
 if TYPE_CHECKING:
-    from mnspawn.api.fleet import Examined, Known
+    from mnspawn.api.fleet import Examined, Offer
 
 app = typer.Typer(
     name="hosts",
@@ -146,13 +146,13 @@ def trust(
     return ExitStatus.HOST_UNUSABLE if errors else ExitStatus.OK
 
 
-def _key_lines(shown: "Known") -> list[str]:
+def _key_lines(shown: "Offer") -> list[str]:
     lines = [f"{shown.host}: new {key.kind} {key.fingerprint}" for key in shown.new]
     lines += [f"{shown.host}: CHANGED {key.kind} {key.fingerprint}, {key.before}" for key in shown.changed]
     return lines or [f"{shown.host}: known, {counted(shown.known, 'key')}"]
 
 
-def _ask(shown: "Sequence[Known]") -> None:
+def _ask(shown: "Sequence[Offer]") -> None:
     """Return after a yes.
 
     Raises:
@@ -164,7 +164,7 @@ def _ask(shown: "Sequence[Known]") -> None:
         command = " ".join(word for word in words if word)
         hint = f"compare the fingerprints with what the hosts' owners say, then: {command}"
         raise UsageError("expected a terminal to ask at, found none: nothing was written", hint=hint)
-    paths = ", ".join(dict.fromkeys(one.path for one in shown))
+    paths = ", ".join(dict.fromkeys(str(one.path) for one in shown))
     sys.stderr.write(f"Write {counted(count, 'key')} of {counted(len(shown), 'host')} to {visible(paths)}? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

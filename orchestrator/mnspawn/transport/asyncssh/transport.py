@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from mnspawn import errors
@@ -18,6 +18,7 @@ from .keyring import Keyring, name_certificate
 from .library import asyncssh, encryption, kex, mac, public_key
 from .process import Process
 
+_DEFAULT_HOST_KEYS = (("ssh-ed25519",), ("ecdsa-sha2-nistp256",), algorithms.RSA_SIGNATURES)
 WINDOW = 2 << 20  # measured: smaller and much larger are both slower
 
 
@@ -130,19 +131,23 @@ class AsyncsshTransport(LibraryTransport[asyncssh.SSHClientConnection]):
         hop = self._router.hop(target)
         return _Connection(hop, await self._open(hop), self._connections)
 
-    async def host_key(self, target: Target, kind: str) -> bytes | None:
-        """The host's key of a type, from the server itself and unchecked; None when it has none.
+    async def host_keys(self, target: Target) -> list[bytes]:
+        """Return the keys that a host offers, one of each type that sshd has by default, unchecked.
 
         Raises:
-            HostError: the server can't be reached.
+            HostError: the server, or its jump host, can't be reached.
         """
         hop = self._router.hop(target)
-        names = list(algorithms.RSA_SIGNATURES) if kind == "ssh-rsa" else [kind]
+        found = [await self._host_key(hop, names) for names in _DEFAULT_HOST_KEYS]
+        return [key for key in found if key is not None]
+
+    async def _host_key(self, hop: Hop, names: Sequence[str]) -> bytes | None:
+        """The key that a host offers for the first of these algorithms that it has."""
 
         async def look(way: _Way, deadline: float) -> bytes | None:
             client = _Collector(hop, self._host_keys, self._keyring)
             try:
-                await _hang_up(await self._connect(hop, client, way, deadline, names))
+                await _hang_up(await self._connect(hop, client, way, deadline, list(names)))
             except errors.HostError:  # it never gets past the key; without a key of this type not even there
                 if not client.has_heard:
                     raise

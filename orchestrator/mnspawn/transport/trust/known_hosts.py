@@ -2,11 +2,12 @@
 
 import base64
 import binascii
+import contextlib
 import hmac
 import os
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,11 +72,8 @@ class KnownHosts:
         file = self._load(path)
         shown = hashed(name) if hash_names else name
         file.put(Entry("", (shown,), key, path, file.lines + 1))
-        try:
-            ours.make_missing(str(path.parent))
+        with _writing(path):
             _append(path, [_line(shown, key)])
-        except OSError as exc:
-            raise UsageError(f"can't write it: {exc.strerror}", place=str(path)) from exc
         file.version = _version(path)
 
     def _load(self, path: Path) -> "_File":
@@ -226,12 +224,18 @@ def write(path: Path, name: str, new: Sequence[bytes], *, hash_names: bool, repl
     known = {entry.key for entry in old if not entry.marker and entry.speaks_of(name)}
     shown = hashed(name) if hash_names else name
     lines = [_line(shown, key) for key in new if key not in known]
-    try:
-        ours.make_missing(str(path.parent))
+    with _writing(path):
         if replace and stale:
             _rewrite(path, {entry.number: entry for entry in stale}, name, lines)
         elif lines:
             _append(path, lines)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        ours.make_missing(str(path.parent))
+        yield
     except OSError as exc:
         raise UsageError(f"can't write it: {exc.strerror}", place=str(path)) from exc
 
