@@ -7,7 +7,8 @@ import pytest
 from mnspawn.errors import UsageError
 from mnspawn.transport import create
 from mnspawn.transport.base import SshOptions, Target
-from mnspawn.transport.config.keywords import KNOWN, misspelt
+from mnspawn.transport.config.keywords import misspelt
+from mnspawn_inventory.formats.ssh_keywords import KEYWORDS
 
 
 @pytest.mark.parametrize(
@@ -18,7 +19,7 @@ def test_what_is_nearly_a_keyword_is_misspelt(found: str, meant: str) -> None:
     assert misspelt(found, ()) == meant
 
 
-@pytest.mark.parametrize("found", [*sorted(KNOWN), "quantumteleport", "xyzzy"])
+@pytest.mark.parametrize("found", [*sorted(KEYWORDS), "quantumteleport", "xyzzy"])
 def test_a_keyword_and_what_is_like_none_are_not(found: str) -> None:
     assert misspelt(found, ()) is None
 
