@@ -8,13 +8,15 @@ from pathlib import Path
 
 from mnspawn.transport.config.route import Hop
 from mnspawn.transport.ssh import internals
-from mnspawn.transport.ssh.refusals import Attempt, label, shown
+from mnspawn.transport.ssh.key_order import candidates
+from mnspawn.transport.ssh.refusals import Attempt, label
 from mnspawn.transport.trust import keys
 from mnspawn.transport.trust.keys import KeyFile
 
 from .library import asyncssh
 
 _RSA_CERTIFICATE = b"ssh-rsa-cert-v01@openssh.com"
+_UNLOADABLE = (asyncssh.KeyImportError, asyncssh.KeyEncryptionError, OSError, ValueError)
 _OLD = re.compile(r"OpenSSH_(?:[1-6]\.|7\.[0-7])")  # these know certificates by the old name only
 
 
@@ -40,65 +42,38 @@ class Keyring:
         self._asking = asyncio.Lock()
 
     async def offers(self, hop: Hop, attempt: Attempt) -> list[tuple[str, asyncssh.SSHKeyPair]]:
-        """(label, key pair) in order; files that can't be used are left to `attempt`."""
-        files = [self._inspect(path) for path in hop.identities]
+        """Return (label, key pair) in order; files that can't be used are left to `attempt`."""
         agent = await self._agent(hop.agent)
         held = dict(agent.held) if agent else {}
-        own = [file for file in files if file.public in held]
-        ours: list[tuple[str, asyncssh.SSHKeyPair]] = []
-        others: list[tuple[str, asyncssh.SSHKeyPair]] = []
-        if agent is not None:
-            for file in own:
-                assert file.public is not None
-                for certificate in self._certificates(hop, file):
-                    ours.append((f"certificate of {shown(file.path)}", agent.pair(file.public)))
-                    ours[-1][1].set_certificate(certificate)
-                ours.append((label(file.public, shown(file.path)), agent.pair(file.public)))
-            if not hop.identities_only:
-                mine = {file.public for file in own}
-                others = [
-                    (label(public, f"agent's {comment}"), agent.pair(public))
-                    for public, comment in agent.held
-                    if public not in mine
-                ]
-        local: list[tuple[str, asyncssh.SSHKeyPair]] = []
-        for number, file in enumerate(files):
-            if file in own or file.is_encrypted or file.problem:
-                continue
-            if not file.is_private:
-                files[number] = file.without_agent()
-                continue
-            try:
-                key = self._load(file.path)
-            except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError, OSError, ValueError) as exc:
-                files[number] = self._files[file.path] = KeyFile(
-                    file.path, file.public, problem=f"can't be used: {exc}"
-                )
-                continue
-            public = file.public or key.public_data
-            for pair in asyncssh.load_keypairs([key], certlist=self._certificates(hop, file, public)):
-                source = f"certificate of {shown(file.path)}" if pair.has_cert else label(public, shown(file.path))
-                local.append((source, pair))
-        attempt.files, attempt.in_agent = files, frozenset(held)
-        is_named = hop.origins.get("identityfile") == "inventory"
-        return [*ours, *local, *others] if is_named else [*ours, *others, *local]
+        found: list[tuple[str, asyncssh.SSHKeyPair]] = []
+        for one in candidates(hop, attempt, self._inspect, held, self._load, _UNLOADABLE):
+            certificates = self._certificates(hop, one.path, one.public) if one.path is not None else []
+            if one.key is not None:
+                pairs = list(asyncssh.load_keypairs([one.key], certlist=certificates))
+            else:
+                assert agent is not None
+                pairs = [agent.pair(one.public) for _ in (*certificates, None)]
+                for pair, certificate in zip(pairs, certificates, strict=False):
+                    pair.set_certificate(certificate)
+            for pair in pairs:
+                found.append((f"certificate of {one.source}" if pair.has_cert else label(one.public, one.source), pair))
+        return found
 
     def _inspect(self, path: Path) -> KeyFile:
         if path not in self._files:
             self._files[path] = keys.inspect(path)
         return self._files[path]
 
-    def _load(self, path: Path) -> asyncssh.SSHKey:
+    def _load(self, path: Path) -> tuple[asyncssh.SSHKey, bytes]:
         if path not in self._loaded:
             self._loaded[path] = asyncssh.read_private_key(path)
-        return self._loaded[path]
+        return self._loaded[path], self._loaded[path].public_data
 
-    def _certificates(self, hop: Hop, file: KeyFile, public: bytes | None = None) -> list[asyncssh.SSHCertificate]:
-        public = public or file.public
+    def _certificates(self, hop: Hop, path: Path, public: bytes) -> list[asyncssh.SSHCertificate]:
         found = []
-        for path in (*hop.certificates, file.path.with_name(file.path.name + "-cert.pub")):
+        for place in (*hop.certificates, path.with_name(path.name + "-cert.pub")):
             with contextlib.suppress(OSError, asyncssh.KeyImportError):  # most keys have no certificate
-                certificate = asyncssh.read_certificate(path)
+                certificate = asyncssh.read_certificate(place)
                 if certificate.key.public_data == public and not certificate.is_x509:
                     found.append(certificate)
         return found[:1]

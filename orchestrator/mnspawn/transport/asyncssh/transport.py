@@ -83,17 +83,6 @@ class _Client(Handshake, asyncssh.SSHClient):
     def has_heard(self) -> bool:
         return self.conn is not None and self.conn.get_extra_info("server_version") is not None
 
-    @property
-    def stage(self) -> str:
-        """What was waited for when it took too long."""
-        if self.conn is None:
-            return "the host does not answer"
-        if not self.has_heard:
-            return sockets.NO_SSH
-        if self.is_asking:
-            return sockets.NO_AGENT
-        return "the server stopped answering while it " + ("let us in" if self.is_authenticating else "said who it is")
-
 
 class _Connection:
     """A Connection over one asyncssh client connection."""

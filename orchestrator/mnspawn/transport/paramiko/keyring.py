@@ -12,37 +12,33 @@ from paramiko.pkey import PKey, PublicBlob
 from mnspawn.errors import TransportUnavailable
 from mnspawn.transport.config.route import Hop
 from mnspawn.transport.ssh import internals
-from mnspawn.transport.ssh.refusals import Attempt, label, shown
+from mnspawn.transport.ssh.key_order import candidates
+from mnspawn.transport.ssh.refusals import Attempt, label
 from mnspawn.transport.trust import keys
 
 
 def offers(hop: Hop, agent: "Agent | None", attempt: Attempt) -> Iterator[tuple[str, PKey]]:
-    """Keys in the order in which ssh offers them."""
-    files = [keys.inspect(path) for path in hop.identities]
-    held = {key.asbytes(): key for key in agent.get_keys()} if agent else {}
-    attempt.files, attempt.in_agent = files, frozenset(held)
-    for file in files:
-        if file.public in held:
-            yield from _with_certificates(hop, file.path, held[file.public], file.public)
-    others = [key for blob, key in held.items() if blob not in {file.public for file in files}]
-    strangers = [] if hop.identities_only else [(label(k.asbytes(), f"agent's {k.comment}"), k) for k in others]
-    is_named = hop.origins.get("identityfile") == "inventory"
-    if not is_named:
-        yield from strangers
-    for number, file in enumerate(files):
-        if file.public in held or file.is_encrypted or file.problem:
-            continue
-        if not file.is_private:
-            files[number] = file.without_agent()
-            continue
-        try:
-            key = PKey.from_path(file.path)
-        except (paramiko.SSHException, OSError, ValueError, TypeError) as exc:
-            files[number] = keys.KeyFile(file.path, file.public, problem=f"can't be used: {exc}")
-            continue
-        yield from _with_certificates(hop, file.path, key, file.public or key.asbytes())
-    if is_named:
-        yield from strangers
+    """Yield (label, key) in order; files that can't be used are left to `attempt`."""
+    in_agent = {key.asbytes(): key for key in agent.get_keys()} if agent else {}
+    held = {public: key.comment for public, key in in_agent.items()}
+    for one in candidates(hop, attempt, keys.inspect, held, _load, _UNLOADABLE):
+        key = one.key if one.key is not None else in_agent[one.public]
+        paths = (*hop.certificates, one.path.with_name(one.path.name + "-cert.pub")) if one.path is not None else ()
+        for path in paths:
+            blob = keys.public_of(path)
+            if blob is not None and keys.certified(blob) == one.public:
+                key.public_blob = PublicBlob(keys.kind_of(blob), blob)
+                yield f"certificate of {one.source}", key
+                key.public_blob = None
+        yield label(one.public, one.source), key
+
+
+_UNLOADABLE = (paramiko.SSHException, OSError, ValueError, TypeError)
+
+
+def _load(path: Path) -> tuple[PKey, bytes]:
+    key = PKey.from_path(path)
+    return key, key.asbytes()
 
 
 class Agent(AgentSSH):
@@ -87,13 +83,3 @@ class Agent(AgentSSH):
             if keys.certified(key.blob) is not None:  # an RSA one would pass for the plain key in it
                 key.inner_key = None
         return held
-
-
-def _with_certificates(hop: Hop, path: Path, key: PKey, public: bytes) -> Iterator[tuple[str, PKey]]:
-    for certificate in (*hop.certificates, path.with_name(path.name + "-cert.pub")):
-        blob = keys.public_of(certificate)
-        if blob is not None and keys.certified(blob) == public:
-            key.public_blob = PublicBlob(keys.kind_of(blob), blob)
-            yield f"certificate of {shown(path)}", key
-            key.public_blob = None
-    yield label(public, shown(path)), key
