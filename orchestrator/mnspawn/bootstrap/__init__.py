@@ -1,1 +1,1 @@
-"""How the agent comes to a host that has only sshd and a Python."""
+"""Bootstrapping: how the agent gets onto a host that has only sshd and a Python."""

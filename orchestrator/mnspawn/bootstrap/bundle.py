@@ -23,7 +23,7 @@ class Archive:
 
 @functools.cache
 def build() -> Archive:
-    """The archive of this installation; the same bytes for the same files."""
+    """Return the archive of this installation; the same bytes for the same files."""
     root = Path(mnspawn_agent.__file__).parent
     sources = {f"mnspawn_agent/{path.relative_to(root).as_posix()}": path for path in root.rglob("*.py")}
     for name in VENDORED:

@@ -1,4 +1,4 @@
-"""Which file of an account keeps its login shell from running a command: as far as its own words tell. Pure."""
+"""Guesses from a login shell's output which startup file keeps it from running a command. Pure."""
 
 import re
 
@@ -11,7 +11,7 @@ FILES = {
     "fish": "~/.config/fish/config.fish",
 }
 _SHOWN = ("bash", "zsh", "tcsh", "fish")
-# a file that a shell names in what it has against it
+# a startup file that a shell names in an error
 _NAMED = re.compile(
     r"[^\s'\"`(]*/(?:\.bashrc|\.bash_profile|\.bash_login|\.profile|\.zshenv|\.zprofile|\.zshrc|\.tcshrc|\.cshrc|\.login"
     r"|\.kshrc|config\.fish|conf\.d/[\w.+-]+\.fish|\.ssh/rc|sshrc|bash\.bashrc|bashrc|zshenv|csh\.cshrc|profile"
@@ -22,10 +22,10 @@ _OTHER_USER = re.compile(r"login as the user [\"']?([A-Za-z_][\w.-]*)")
 
 
 def likely_file(said: str) -> str:
-    """The file, or those that it may be where nothing was said of it.
+    """Return the file, or the candidates if the output names none.
 
     Args:
-        said: all that came before the shell hung or ended.
+        said: all output before the shell hung or ended.
     """
     if named := _NAMED.search(said):
         return named.group()
@@ -35,7 +35,7 @@ def likely_file(said: str) -> str:
 
 
 def hint_for(said: str, has_ended: bool) -> str:
-    """What to look at when a login shell has run no command of ours."""
+    """Return what to look at after a login shell ran no command of ours."""
     if user := _OTHER_USER.search(said):
         return f"use that account: {user.group(1)}@HOST, or User {user.group(1)} in ssh_config"
     if has_ended:

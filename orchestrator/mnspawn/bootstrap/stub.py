@@ -1,4 +1,4 @@
-"""Stage 1: the command line that every host is given, and what its first words mean. Pure but for the random nonce."""
+"""Stage 1: the command line that starts the agent on a host, and the answer to it. Pure but for the random nonce."""
 
 import binascii
 import re
@@ -103,16 +103,16 @@ def compose(
 
 
 def make_nonce() -> str:
-    """Text that no login shell prints by chance."""
+    """Return text that no login shell prints by chance."""
     return secrets.token_hex(8)
 
 
 @dataclass(slots=True)
 class Handshake:
-    """Reads up to the stub's first word; what comes before it is a login shell's noise.
+    """Reads up to the stub's answer; what comes before it is a login shell's noise.
 
     Attributes:
-        has_shell: the login shell has run our command: what takes long now is the host's Python.
+        has_shell: the login shell has run our command; any further delay is the host's Python.
         answer: "have" or "need" once it is known.
         noise: what was printed before it.
     """
@@ -126,7 +126,7 @@ class Handshake:
     _seen: bytearray = field(default_factory=bytearray)
 
     def feed(self, chunk: bytes) -> bytes | None:
-        """Bytes of the link that follow the answer; None while there is no answer yet.
+        """Return the bytes that follow the answer; None while there is no answer yet.
 
         Raises:
             BootstrapError: the answer says that there will be no agent.
@@ -148,7 +148,7 @@ class Handshake:
         return rest
 
     def _next_words(self) -> list[str] | None:
-        """What the next line of ours says; it and the noise before it are taken away."""
+        """Return the words of the next line of ours, and remove it with the noise before it."""
         mark = b"\n%s %s " % (MARK, self.nonce.encode("ascii"))
         start = self._seen.find(mark)
         end = self._seen.find(b"\n", start + len(mark)) if start >= 0 else -1
@@ -179,7 +179,7 @@ class Handshake:
                 raise BootstrapError(f"the stub said {' '.join(words)!r}", host=self.host)
 
     def explain_end(self, status: int | None, diagnostics: bytes) -> BootstrapError:
-        """The error for a command that ended before it said anything of ours."""
+        """Return the error for a command that ended before it answered."""
         how = f"status {status}" if status is not None else "no status"
         said = quoted(self.noise + self._seen, diagnostics, before=":", marks="")
         if not self.has_shell:
@@ -200,7 +200,7 @@ class Handshake:
         )
 
     def explain_delay(self, seconds: float, diagnostics: bytes) -> BootstrapError:
-        """The error for a command that has said nothing of ours in time."""
+        """Return the error for a command that did not answer in time."""
         if self.has_shell:
             said = quoted(self._seen, diagnostics)
             return BootstrapError(

@@ -1,4 +1,4 @@
-"""A RemoteProcess that is a child process of ours, as the local and the openssh transport have it."""
+"""A RemoteProcess that is a child process of ours, for the local and the openssh transport."""
 
 import asyncio
 import functools
@@ -50,10 +50,10 @@ class ChildProcess(Streams):
         self._finish()
 
     def before_reaping(self, pid: int) -> None:
-        """For those who build on this: it has ended, and its number can be nobody else's yet."""
+        """Hook for subclasses: it has ended, and its pid can't have been reused yet."""
 
     def on_end(self) -> None:
-        """For those who build on this: it was reaped."""
+        """Hook for subclasses: it was reaped."""
 
     def _finish(self) -> None:
         if self._code is not None and (self._is_closed or not self._piped.open_outputs):
@@ -97,7 +97,7 @@ class ChildProcess(Streams):
 
 
 async def end(child: ChildProcess, signum: int = signal.SIGTERM) -> None:
-    """See a child end: by `signum`, a while later by KILL. Its pipes are closed."""
+    """End a child with `signum`, after a while with KILL, wait for its end and close its pipes."""
     if not child.has_ended:
         child.kill(signum)
         try:
@@ -116,9 +116,9 @@ def status_of(code: int) -> int:
 
 @functools.cache
 def leash() -> tuple[str, ...]:
-    """What a command is started with so that it ends when we are killed: `ssh -N` would keep its connection for ever.
+    """Return a command prefix that ends a command when we are killed: `ssh -N` would keep its connection for ever.
 
-    Nothing where the system has no such program (util-linux 2.33).
+    Empty on systems without such a program (util-linux 2.33).
     """
     words = ("setpriv", "--pdeathsig", "TERM", "--")
     if shutil.which(words[0]) is None:

@@ -19,7 +19,7 @@ class LocalTransport:
         self._connections: list[_LocalConnection] = []
 
     def endpoint(self, target: Target) -> str:
-        return target.name  # no server, so no limit
+        return target.name  # no server, hence no limit
 
     async def connect(self, target: Target) -> "_LocalConnection":
         connection = _LocalConnection(target.name)
@@ -27,7 +27,7 @@ class LocalTransport:
         return connection
 
     async def close(self) -> None:
-        """What still runs hears HUP, as from a terminal that goes away, then KILL."""
+        """Send HUP to what still runs, as a closing terminal does, then KILL."""
         for connection in self._connections:
             await connection.close()
             await connection.end()

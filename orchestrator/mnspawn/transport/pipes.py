@@ -22,7 +22,7 @@ _HIGH = 1 << 18  # unwritten input over which the sender is held
 
 
 class Owner(Protocol):
-    """Who is told what the process does."""
+    """Receives what the process does."""
 
     def output(self, number: int, chunk: bytes) -> None:
         """Bytes from its stdout (1) or stderr (2); b"" once, when nothing holds that stream any more."""
@@ -33,7 +33,7 @@ class Owner(Protocol):
         ...
 
     def ended(self, code: int) -> None:
-        """It was reaped: its exit status, negative for a signal. Output may still come."""
+        """It was reaped: `code` is its exit status, negative for a signal. Output may still come."""
         ...
 
 
@@ -55,7 +55,7 @@ _ours: "weakref.WeakSet[Started]" = weakref.WeakSet()
 
 
 def keep_from_forks(child: Started) -> None:
-    """Its pipes end with this process, whoever is forked from it meanwhile and lives on."""
+    """Close its pipes in later forks of this process, so that they end when this process does."""
     _ours.add(child)
 
 
@@ -73,8 +73,8 @@ class PipedProcess:
     """A running child. Its pipes are closed by `close`; it is never killed unless `kill` says so.
 
     Args:
-        argv: what to start; or who was started already.
-        before_reaping: called with its number when it has ended, while that can be nobody else's yet.
+        argv: what to start, or a child that is running already.
+        before_reaping: called with its pid after its end, before the pid can be reused.
 
     Raises:
         OSError: no process can be made.
@@ -198,7 +198,7 @@ class PipedProcess:
                 self._popen.send_signal(signum)
 
     def close(self) -> None:
-        """Close all pipes; the owner hears no more output."""
+        """Close all pipes; the owner receives no more output."""
         for number in (0, 1, 2):
             self._close_fd(number)
 
@@ -217,7 +217,7 @@ class PipedProcess:
         stream.close()
 
     def abandon(self) -> None:
-        """Watch no longer for its end; the owner hears nothing more."""
+        """Stop watching for its end; the owner is not notified."""
         if self._pidfd is not None:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)

@@ -1,4 +1,4 @@
-"""Keys for asyncssh: files read once per run, the agent asked once per run, in the order in which ssh offers them."""
+"""Keys for asyncssh: reads each file once per run, asks each agent once per run."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ _OLD = re.compile(r"OpenSSH_(?:[1-6]\.|7\.[0-7])")  # these know certificates by
 
 @dataclass
 class _Agent:
-    """An agent's socket, and what it holds: (public key, comment)."""
+    """A connection to an ssh-agent, and the keys that it holds as (public key, comment)."""
 
     client: asyncssh.SSHAgentClient
     held: list[tuple[bytes, str]] = field(default_factory=list)
@@ -105,9 +105,9 @@ class Keyring:
 
 
 def name_certificate(pair: asyncssh.SSHKeyPair, conn: asyncssh.SSHClientConnection) -> None:
-    """Call an RSA certificate what servers since OpenSSH 7.8 call it: by the hash of the signature to come.
+    """Name an RSA certificate as servers since OpenSSH 7.8 do: by the hash of the signature that will follow.
 
-    asyncssh tries the old name, SHA-1's, and has the new one ready for a second try, which our next offer displaces.
+    asyncssh tries the old name (SHA-1) first and keeps the new one for a second try, which our next offer displaces.
     """
     choose = internals.signature_chooser(conn)
     if pair.algorithm != _RSA_CERTIFICATE or _OLD.search(str(conn.get_extra_info("server_version"))) or choose is None:

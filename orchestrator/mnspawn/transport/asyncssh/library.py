@@ -1,7 +1,7 @@
-"""Imports asyncssh cheaply; who needs it takes it from here.
+"""Imports asyncssh cheaply; the only place that imports it.
 
-asyncssh looks for liboqs while it is imported, which runs ldconfig, gcc and ld (15 % of a time that is long already);
-ML-KEM it has from cryptography.
+While imported, asyncssh searches for liboqs, which runs ldconfig, gcc and ld and takes 15 % of a slow import. It
+does not need liboqs: cryptography has ML-KEM.
 """
 
 import ctypes.util
@@ -21,11 +21,11 @@ try:
 finally:
     ctypes.util.find_library = _find_library
 
-# what cryptography will drop some day is nothing that a user of ssh_config's KexAlgorithms could do anything about
+# users can't do anything about cryptography's deprecations
 warnings.filterwarnings("ignore", category=UserWarning, module=r"asyncssh\.")
 _log = logging.getLogger("asyncssh")
-_log.addHandler(logging.NullHandler())  # what it has to say comes as exceptions too
-if _log.level == logging.NOTSET:  # a caller that logs at INFO is not told of every channel
+_log.addHandler(logging.NullHandler())  # its errors arrive as exceptions too
+if _log.level == logging.NOTSET:  # spare a caller that logs at INFO a line for every channel
     _log.setLevel(logging.WARNING)
 
 __all__ = ["asyncssh", "encryption", "kex", "mac", "public_key"]

@@ -1,4 +1,4 @@
-"""A command over asyncssh: session callbacks on one side, a RemoteProcess on the other, back-pressure both ways."""
+"""A command over asyncssh: turns its session callbacks into a RemoteProcess, with back-pressure both ways."""
 
 import contextlib
 
@@ -65,7 +65,7 @@ class Process(Streams, asyncssh.SSHClientSession[bytes]):
     async def close(self) -> None:
         chan = self._chan
         if chan is not None:
-            chan.close()  # a dead peer never confirms this, so what waits here is woken at once
+            chan.close()  # a dead peer never confirms this, so wake whoever waits at once
             self.connection_lost(None)
         self._discard()
 

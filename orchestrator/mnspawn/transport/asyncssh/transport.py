@@ -23,7 +23,7 @@ WINDOW = 2 << 20  # measured: smaller and much larger are both slower
 
 
 class _Client(Handshake, asyncssh.SSHClient):
-    """Answers asyncssh's questions about one connection, and remembers why it fails."""
+    """Answers asyncssh's callbacks for one connection, and records why it fails."""
 
     def __init__(self, hop: Hop, host_keys: HostKeys, keyring: Keyring) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class _Client(Handshake, asyncssh.SSHClient):
             self.is_asking = True
             self._offers = await self._keyring.offers(self._hop, self.attempt)
             self.is_asking = False
-        elif self.conn is not None:  # the server has answered once: now it is known what it takes
+        elif self.conn is not None:  # the server has answered once, and so named its methods
             self.attempt.methods.update(self.conn.get_server_auth_methods())
         if not self._offers:
             return None
@@ -137,7 +137,9 @@ class AsyncsshTransport(LibraryTransport[asyncssh.SSHClientConnection]):
             client = _Collector(hop, self._host_keys, self._keyring)
             try:
                 await _hang_up(await self._connect(hop, client, way, deadline, list(names)))
-            except errors.HostError:  # it never gets past the key; without a key of this type not even there
+            except (
+                errors.HostError
+            ):  # expected: the key is never accepted; without one of this type the key exchange fails
                 if not client.has_heard:
                     raise
             return client.key
@@ -167,7 +169,7 @@ class AsyncsshTransport(LibraryTransport[asyncssh.SSHClientConnection]):
                     settings = self._settings(hop, host_key_algorithms)
                     settings["client_factory"] = lambda: client
                     return await asyncssh.connect(hop.address, hop.port, **through, **settings)
-        except BaseException as exc:  # a cancelled handshake included: the socket is ours until it stands
+        except BaseException as exc:  # also when cancelled: the socket is ours until the connection is established
             if sock is not None:
                 sock.close()
             if isinstance(exc, TimeoutError):
@@ -183,7 +185,7 @@ class AsyncsshTransport(LibraryTransport[asyncssh.SSHClientConnection]):
             "config": None,
             "username": hop.user,
             "host_key_alias": hop.known_as,
-            # plain keys are ours to check; only what a certificate is made of asyncssh must know to be revoked
+            # we check plain keys; asyncssh must know revoked ones only to check certificates
             "known_hosts": ([], authorities, _importable(self._host_keys.revoked(hop)) if authorities else []),
             "server_host_key_algs": host_key_algorithms,
             "kex_algs": algorithms.for_hop(hop, "key exchange", _names(kex.get_kex_algs())),
@@ -196,12 +198,12 @@ class AsyncsshTransport(LibraryTransport[asyncssh.SSHClientConnection]):
             "gss_host": None,
             "connect_timeout": None,
             "encoding": None,
-            "utf8_decode_errors": "replace",  # of banners and last words, which come in any encoding
+            "utf8_decode_errors": "replace",  # banners and disconnect messages come in any encoding
         }
 
 
 class _Collector(_Client):
-    """Takes the host's key and goes."""
+    """Records the host's key and hangs up."""
 
     key: bytes | None = None
 
@@ -211,7 +213,7 @@ class _Collector(_Client):
 
 
 async def _hang_up(conn: asyncssh.SSHClientConnection) -> None:
-    """Close a connection; the peer is told, but not waited for."""
+    """Close a connection; notify the peer without waiting for it."""
     conn.close()
     await conn.wait_closed()
     await asyncio.sleep(0)  # in which asyncio closes the socket

@@ -1,4 +1,4 @@
-"""The lines of ssh_config files: keywords with their words, includes read, values checked. Decides nothing."""
+"""Parses ssh_config files into lines, reads included files, and checks values. Decides nothing."""
 
 import glob
 import os
@@ -26,7 +26,7 @@ _WITH_ARGUMENT = {"exec", "host", "originalhost", "user", "localuser", "localnet
 
 @dataclass(slots=True)
 class Line:
-    """One line that says something; `origin` is file:line."""
+    """One line with a keyword; `origin` is file:line."""
 
     keyword: str
     words: tuple[str, ...]

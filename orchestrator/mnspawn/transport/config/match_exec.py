@@ -1,4 +1,4 @@
-"""Commands of ssh_config (`Match exec`) that decide what holds for a host: each is run once, and ends in time."""
+"""Runs the commands of `Match exec` in ssh_config, each once and within a deadline."""
 
 import contextlib
 import os
@@ -11,14 +11,14 @@ from mnspawn.system import open_files
 
 
 class Late(Exception):
-    """A command has not ended in time, or is not waited for any more."""
+    """A command did not end in time, or was abandoned."""
 
 
 class Commands:
-    """Runs each command once, whoever asks for it; may be used by several threads.
+    """Runs each command once, however often it is asked for. Thread-safe.
 
-    A command has a session of its own: no terminal to ask anything on, and all that it starts ends with it when it
-    takes too long.
+    A command has a session of its own: it has no terminal to prompt on, and is killed with its children if it takes too
+    long.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Commands:
         """Whether a command's exit status is 0.
 
         Args:
-            deadline: by time.monotonic(); of all who ask the first one's holds for the command.
+            deadline: by time.monotonic(); the first caller's applies to the command.
 
         Raises:
             Late: it took longer. It has been ended, and is not run again.
@@ -83,7 +83,7 @@ class Commands:
             return None if self._is_closed else status
 
     def close(self) -> None:
-        """End what still runs; who waits for it hears at once."""
+        """Kill what still runs, which wakes its callers."""
         with self._lock:
             self._is_closed = True
             for running in self._running.values():

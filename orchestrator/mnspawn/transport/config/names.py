@@ -1,4 +1,4 @@
-"""Names of hosts and users that a shell would take as code are refused, not quoted and hoped for. Pure."""
+"""Refuses names of hosts and users that a shell would take as code, rather than quote them. Pure."""
 
 import re
 
@@ -14,10 +14,10 @@ class UnsafeName(UsageError):
 
 
 def check_host(name: str, place: str | None = None) -> None:
-    """Return when the name is harmless.
+    """Check that a name is harmless.
 
     Raises:
-        UnsafeName: it is not.
+        UnsafeName: a shell would take it as code, or it is not UTF-8.
     """
     _check(name, _BAD_HOST, "host name", place)
 

@@ -1,4 +1,4 @@
-"""Commands for people to paste that reach the very host a message is about: user, port, files and all. Pure."""
+"""Completes the commands that messages suggest, so that they reach the same host: user, port, files. Pure."""
 
 import re
 import shlex
@@ -14,7 +14,12 @@ _SSH = re.compile(r"(?<=`ssh )((?:-v )?)([^\s`]+)(?=`)")
 
 @dataclass(frozen=True, slots=True)
 class Pasted:
-    """What stands behind `mnspawn hosts trust` (the host, and options), and behind `ssh`, to mean one host."""
+    """Arguments that name one host.
+
+    Attributes:
+        options, address: for mnspawn's own commands.
+        ssh: for `ssh`.
+    """
 
     options: str
     address: str
@@ -26,7 +31,7 @@ class Pasted:
 
 
 def pasted(target: Target, options: SshOptions) -> Pasted:
-    """How a target is named, whatever of it the command line said."""
+    """Return the arguments that name a target, with what the command line said of it."""
     words = [] if options.config is None else ["-F", str(options.config)]
     for option, given in (("-p", target.port), ("-i", target.identity), ("-J", target.jump)):
         words += [option, str(given)] if given is not None else []
@@ -45,6 +50,6 @@ def _address(target: Target) -> str:
 
 
 def whole(hint: str, ways: Mapping[str, Pasted]) -> str:
-    """A hint whose commands name hosts, with all that is needed to reach them; `ways` are those of the names."""
+    """Complete the commands in a hint with all that reaches their hosts; `ways` has the arguments for each name."""
     hint = _TRUST.sub(lambda found: found[1] + (ways[found[2]].ours if found[2] in ways else found[2]), hint)
     return _SSH.sub(lambda found: found[1] + (ways[found[2]].ssh if found[2] in ways else found[2]), hint)

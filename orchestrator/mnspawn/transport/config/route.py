@@ -1,6 +1,6 @@
-"""How one host is reached: inventory values over ssh_config over defaults, each with its origin; jumps included.
+"""How to reach one host: inventory over ssh_config over defaults, each value with its origin; jumps included.
 
-Asks nobody, connects nowhere. What it gives is the same for every transport that speaks SSH itself.
+Connects nowhere. The result is the same for every transport that speaks SSH itself.
 """
 
 import os
@@ -29,7 +29,7 @@ DEFAULT_KEYS = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_s
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One SSH server on the way, and all that is needed to be let in.
+    """One SSH server on the way, and all that is needed to log in.
 
     Attributes:
         jump: the server before it, through which it is reached.
@@ -80,7 +80,7 @@ class Hop:
 
 
 class Router:
-    """One per transport: the configuration is read once.
+    """One per transport; reads the configuration once.
 
     Raises:
         UsageError: ssh_config can't be read; `place` is file:line.
@@ -92,7 +92,7 @@ class Router:
         self._hops: dict[Target, Hop] = {}
 
     def hop(self, target: Target) -> Hop:
-        """Where the target is, and the way to it. Asked for the first time it may run commands (Match exec).
+        """Return where the target is, and the way to it. The first call for a target may run commands (Match exec).
 
         Raises:
             UsageError: ssh_config has something that can't be used; `place` is file:line.
@@ -111,7 +111,7 @@ class Router:
         return self._hops[target]
 
     def config(self, target: Target) -> HostConfig:
-        """What ssh_config says of a target. Raises as `hop`."""
+        """Return what ssh_config says of a target. Raises as `hop`."""
         return self._config.lookup(target.ssh_name, target.user, target.port)
 
     def close(self) -> None:
@@ -217,7 +217,7 @@ def _line(config: HostConfig, keyword: str) -> str | None:
 
 
 def _check_means(config: HostConfig, target: Target) -> None:
-    """Return when nothing is asked for that only the ssh program does.
+    """Check that no setting needs the ssh program itself.
 
     Raises:
         TransportUnavailable: it is.

@@ -1,8 +1,8 @@
-"""ssh_config(5) as OpenSSH reads it: which values hold for a host, each with the file and line that it comes from.
+"""Evaluates ssh_config(5) as OpenSSH does: the values for a host, each with the file and line that it comes from.
 
-Read once per run and asked once per host. Both library transports use it, so that a host is the same host whichever
-is chosen; asyncssh's own parser stops at trailing comments and Match exec tokens, paramiko's knows no Include. Not
-there: CanonicalizeHostname (the openssh transport has it).
+Read once per run, evaluated once per host. Both library transports use it, so both reach the same host; asyncssh's own
+parser fails on trailing comments and Match exec tokens, paramiko's on Include. Lacks CanonicalizeHostname, which the
+openssh transport has.
 """
 
 import getpass
@@ -28,7 +28,7 @@ _APPENDED = {"identityfile", "certificatefile", "sendenv"}
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a line gives to a keyword."""
+    """The value that a line gives to a keyword."""
 
     words: tuple[str, ...]
     origin: str
@@ -39,7 +39,7 @@ class Value:
 
 
 class SshConfig:
-    """The files, parsed. Who is done with it closes it, so that no command of a `Match exec` is left.
+    """The parsed files. Call `close` in the end, so that no command of a `Match exec` is left.
 
     Args:
         path: the only file to read; else ~/.ssh/config and /etc/ssh/ssh_config, where they exist.
@@ -64,7 +64,7 @@ class SshConfig:
         self._has_final = any(mentions_final(file) for file in self._files)
 
     def lookup(self, name: str, user: str | None = None, port: int | None = None) -> "HostConfig":
-        """What holds for the host that the user calls `name`, with the user and port that were given beside it.
+        """Return the values for the host that the user calls `name`, given the user and port that came with it.
 
         Raises:
             UsageError: something can't be used; `place` is file:line.
@@ -90,7 +90,7 @@ class SshConfig:
 
 
 class _Patient:
-    """Asks commands on behalf of one look-up, whose patience they share."""
+    """Runs commands for one look-up, which share its time limit."""
 
     def __init__(self, commands: Commands, patience: float) -> None:
         self._commands = commands
@@ -213,7 +213,7 @@ class _Lookup:
             self._read_file(file, True)
 
     def _read_file(self, lines: list[Line], is_active: bool) -> None:
-        may_match = is_active  # a file included by a block that does not hold gives nothing at all
+        may_match = is_active  # a file included by a block that does not apply contributes nothing
         for line in lines:
             if line.keyword == "host":
                 is_active = may_match and matches_any(self._host, line.words)

@@ -1,6 +1,6 @@
-"""What a keyword of ssh_config may have as its value, as OpenSSH checks it: in every block, whichever holds. Pure.
+"""Checks values of ssh_config as OpenSSH does, in every block, whether it applies or not. Pure.
 
-Only keywords that are read here: of others a later release may allow more.
+Checks only keywords that mnspawn reads: a later release may allow more for the others.
 """
 
 import ipaddress
@@ -41,7 +41,7 @@ _JUMP = re.compile(
 
 
 def check(keyword: str, words: Sequence[str], origin: str) -> None:
-    """Return when the value can be used.
+    """Check a value.
 
     Args:
         keyword: in lower case.

@@ -1,4 +1,4 @@
-"""What OpenSSH's ssh says of itself (-v), and which of our errors that means. Only reads."""
+"""Which error the log of OpenSSH's ssh (-v) means. Reads logs, known_hosts and key files; writes nothing."""
 
 import contextlib
 import re
@@ -12,7 +12,7 @@ from mnspawn.transport.ssh import addresses
 from mnspawn.transport.trust import keys
 from mnspawn_inventory.errors import for_shell
 
-# debug lines that say how far it came
+# debug lines that show how far it came
 CONNECTED = "Entering interactive session"
 SESSION_OPENED = "master session id"
 CLOSED = r"kex_exchange_identification: |Connection (?:closed|reset) by|Broken pipe|Connection to .* closed"
@@ -25,22 +25,22 @@ LEVELS = re.compile(r"^debug\d: ")
 
 
 def own_words(log: str) -> list[str]:
-    """The lines that ssh shows without -v."""
+    """Return the lines that ssh shows without -v."""
     lines = [line.strip() for line in log.replace("\r", "\n").splitlines()]
     return [line for line in lines if line and not LEVELS.match(line) and not line.startswith(("OpenSSH_", "@@@@"))]
 
 
 def tries(log: str) -> int:
-    """How many addresses it has begun to connect to."""
+    """Return how many addresses it has tried to connect to."""
     return len(CONNECTING.findall(log))
 
 
 def explain(log: str, host: str, said: str = "", jumps: Sequence[str] = ()) -> errors.HostError:
-    """The error that a log ends in.
+    """Return the error that a log ends in.
 
     Args:
-        said: what came on its stderr: banners, the words of a ProxyCommand, or of the ssh to the first jump host.
-        jumps: the jump hosts on the way, the first one first, where they are known.
+        said: its stderr: banners, and output of a ProxyCommand or of the ssh to the first jump host.
+        jumps: the jump hosts on the way in order, if known.
     """
     found = [] if PROXY.search(log) else list(CONNECTING.finditer(log))
     error = _explain(log[found[-1].start() :] if found else log, host, said, jumps)
@@ -85,7 +85,7 @@ def _explain(log: str, host: str, said: str, jumps: Sequence[str]) -> errors.Hos
 
 
 def unusable_config(log: str) -> errors.UsageError | None:
-    """What ssh has against its configuration, for which it reaches no host at all."""
+    """Return the error for a configuration that ssh rejects, and so reaches no host at all."""
     if match := re.search(r"^(/.*?|\S+?):? line (\d+): (.+?)\.?\s*$", log, re.MULTILINE):
         return errors.UsageError(match.group(3), place=f"{match.group(1)}:{match.group(2)}", hint="mend that line")
     if match := re.search(r"^[Bb]ad owner or permissions on (.+?)\s*$", log, re.MULTILINE):
@@ -96,7 +96,7 @@ def unusable_config(log: str) -> errors.UsageError | None:
 
 
 def _jump_failed(jump: str, before: str, said: str, host: str) -> errors.HostError:
-    """What the ssh to a jump host ended for; `before` are the jump hosts on the way to that one."""
+    """Return why the ssh to a jump host ended; `before` are the jump hosts on the way to it."""
     if before:
         jump = f"{before},{jump}"
     if refused := re.search(r"^channel \d+: open failed: (.+?)\s*$", said, re.MULTILINE):
@@ -111,7 +111,7 @@ def _jump_failed(jump: str, before: str, said: str, host: str) -> errors.HostErr
 def timed_out(
     log: str, host: str, connect_timeout: float, said: str = "", jumps: Sequence[str] = ()
 ) -> errors.HostError:
-    """What was waited for when ssh was given no more time."""
+    """Return the error for an ssh that ran out of time: what it was waiting for."""
     if "Authenticated to" in log:
         what = "the server stopped answering after it let us in"
     elif "Remote protocol version" in log:
@@ -152,7 +152,7 @@ def _changed(match: re.Match[str], log: str, host: str) -> errors.HostError:
 
 
 def _other_key(path: Path, number: int) -> str:
-    """What known_hosts has in a line; ssh tells no more than where that is."""
+    """Describe the key in a line of known_hosts; ssh reports only its place."""
     place, words = f"{path}:{number}", b""
     with contextlib.suppress(OSError, IndexError):
         words = path.read_bytes().splitlines()[number - 1].strip()
@@ -203,13 +203,13 @@ def _denied(match: re.Match[str], log: str, host: str) -> errors.HostError:
 
 
 def _asked(log: str) -> re.Match[str] | None:
-    """BatchMode leaves out an encrypted key without a word: it was offered and taken, and then not used."""
+    """Find a key that was offered and accepted but not used: in batch mode ssh skips encrypted keys silently."""
     taken = re.search(r"Server accepts key: (.+?) \S+ SHA256:", log)
     return taken if taken and "Authenticated to" not in log else None
 
 
 def _passed_over(log: str) -> str | None:
-    """The first key that was not even offered: encrypted, in a file that does not tell its public key."""
+    """Return the first key that was not even offered: encrypted, and its file does not show the public key."""
     paths = re.findall(r"Trying private key: (.+?)\s*$", log, re.MULTILINE)
     return next((path for path in paths if keys.inspect(Path(path)).is_encrypted), None)
 

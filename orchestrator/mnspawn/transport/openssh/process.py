@@ -1,4 +1,4 @@
-"""One ssh of the system as a RemoteProcess, and what it says of itself while it runs."""
+"""The system's ssh as a RemoteProcess, and the log that it writes while it runs."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ KEPT = 1 << 20  # of a log: about 500 bytes for each command
 
 
 class Log:
-    """What one ssh says of itself, through a named pipe: its -E; its stderr is the remote command's alone."""
+    """The log of one ssh (its -E), read through a named pipe: its stderr belongs to the remote command."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path, 0o600)
@@ -41,30 +41,30 @@ class Log:
         self._grown.set()
 
     def finish(self) -> None:
-        """Its writer is gone, if there ever was one: read the rest."""
+        """Read the rest, now that its writer has ended."""
         self.drain()
         self.close()
 
     def drain(self) -> None:
-        """Read what is there."""
+        """Read all that is there."""
         size = -1
         while not self.has_ended and size != len(self.text):
             size = len(self.text)
             self._on_readable()
 
     async def wait_for(self, words: str) -> bool:
-        """Until it says these words, or nothing more."""
+        """Wait until it contains these words, or ends. Returns whether it contains them."""
         while words not in self.text and not self.has_ended:
             await self.wait_for_more()
         return words in self.text
 
     async def wait_for_more(self) -> None:
-        """Until it says something, or ends, or is woken."""
+        """Wait until it grows, ends, or `wake` is called."""
         self._grown.clear()
         await self._grown.wait()
 
     def wake(self) -> None:
-        """Let who waits look again."""
+        """Make waiters look again."""
         self._grown.set()
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class Ssh(ChildProcess):
         super().__init__(argv)
 
     def before_reaping(self, pid: int) -> None:
-        """End what a ProxyCommand has left when ssh gives up by itself: it ends that command alone."""
+        """End the children of a ProxyCommand too when ssh gives up: ssh ends only the command itself."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGTERM)
 
@@ -99,7 +99,7 @@ class Ssh(ChildProcess):
 
 
 class Words:
-    """The stderr of an ssh that connects: banners, the words of a ProxyCommand or of the ssh to a jump host."""
+    """The stderr of an ssh that connects: banners, and output of a ProxyCommand or of the ssh to a jump host."""
 
     def __init__(self, ssh: Ssh) -> None:
         self._ssh = ssh
@@ -116,7 +116,7 @@ class Words:
         return self._said.decode("utf-8", "replace")
 
     async def finish(self) -> str:
-        """All of it, of an ssh that is at its end; a ProxyCommand that it leaves behind may hold that open."""
+        """Return all of it once ssh has ended. Bounded in time: a ProxyCommand that outlives ssh may hold it open."""
         await asyncio.wait([self._reader], timeout=_LAST_WORDS)
         return self.text
 
@@ -134,12 +134,12 @@ class Process(Ssh):
         super().__init__(argv, log)
 
     async def wait(self) -> int | None:
-        """255 stands for a command's own 255, and for a death by signal, which ssh does not tell."""
+        """255 is a command's own status, or a death by signal, which ssh does not report."""
         status = await super().wait()
         return None if self.was_killed or (status == 255 and not self._was_told()) else status
 
     def _was_told(self) -> bool:
-        """Whether the server said how the command ended; with a session of the user we can't know."""
+        """Whether the server reported how the command ended; unknown, hence true, with a session of the user."""
         if (opened := re.search(rf"{openssh_log.SESSION_OPENED}: (\d+)", self.log.text)) is None:
             return True
         self._master_log.drain()

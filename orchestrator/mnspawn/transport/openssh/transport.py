@@ -1,7 +1,7 @@
 """Hosts over the system's own ssh: for ControlMaster, GSSAPI, hardware keys, and all of ssh_config. Never prompts.
 
-One master process per host, made here, unless a session of the user is open already (ControlPath), which is then
-used; each command is one more ssh that speaks to the master. docs/ssh.md has its limits.
+Uses a session that the user has open (ControlPath), else starts one master process per host; each command is one more
+ssh that goes through the master. docs/ssh.md has its limits.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ from . import log as openssh_log
 from .process import Log, Process, Ssh, Words
 
 PREFIX = "mnspawn-ssh-"  # of folders; short: the path of a socket in one has 107 bytes
-_TRIES = 64  # addresses, those of jump hosts included, for which ssh is given time: no name has that many
-_GRACE = 1.0  # seconds: its ConnectTimeout is ours, and it has more to say than we
-# what makes ssh something else than a wire to a command
+_TRIES = 64  # addresses that ssh gets time for, those of jump hosts included: more than any name has
+_GRACE = 1.0  # seconds beyond its own ConnectTimeout: its message is better than ours
+# settings with which ssh would do more than carry a command
 _HARMLESS = {"ForkAfterAuthentication": "no", "StdinNull": "no"}
 _SAYS_SO = 2.0  # seconds for ssh to read its configuration
-# settings by which ssh itself may know hosts, and prove who we are, without known_hosts and key files
+# settings with which ssh can check hosts, and log in, without known_hosts and key files
 _KNOW_HOSTS = ("controlpath", "knownhostscommand", "verifyhostkeydns")
 _PROVE_US = ("controlpath", "gssapiauthentication", "hostbasedauthentication", "pkcs11provider")
 
@@ -116,7 +116,7 @@ class OpensshTransport:
         try:
             self._router = Router(options)
         except UsageError:
-            if self._refuses_config():  # what it knows and we don't is no error
+            if self._refuses_config():  # a setting that only ssh knows is no error
                 raise
         self._folder = temporary.Folder(PREFIX)
 
@@ -125,7 +125,7 @@ class OpensshTransport:
         return hop.server if hop is not None else f"{target.address or target.ssh_name}:{target.port or 22}"
 
     def _hop(self, target: Target) -> Hop | None:
-        """How the target is reached; None where only ssh itself can tell."""
+        """Return how the target is reached; None if only ssh itself knows."""
         if self._router is None:
             return None
         try:
@@ -181,7 +181,7 @@ class OpensshTransport:
         while jump is not None:
             jumps.insert(0, jump.name)
             jump = jump.jump
-        control = str(log.path.with_name(log.path.name.removeprefix("log")))  # of this host alone, as its log is
+        control = str(log.path.with_name(log.path.name.removeprefix("log")))  # a socket for this host alone
         own = ["-o", "ControlMaster=yes", "-o", f"ControlPath={control}", "-o", "ControlPersist=no"]
         argv = self.argv(target, dials=True)
         master = Ssh([*leash(), *argv, *own, "-N", "-v", "-E", str(log.path), "--", target.ssh_name], log)
@@ -197,7 +197,7 @@ class OpensshTransport:
             raise
         finally:
             await words.close()
-        # should the master refuse, ssh would dial anew: this makes it give up instead
+        # if the master refuses, ssh would connect anew: this makes it give up instead
         through = ["-o", "ControlMaster=no", "-o", f"ControlPath={control}", "-o", "ProxyCommand=/bin/false"]
         return _Connection(target, [*self.argv(Target(target.ssh_name)), *through], master, log, self._connections)
 
@@ -223,7 +223,7 @@ class OpensshTransport:
         return min(self._options.connect_timeout, (config and config.seconds("connecttimeout")) or math.inf)
 
     def _explain(self, log: str, target: Target, said: str, jumps: tuple[str, ...]) -> HostError | UsageError:
-        """What ssh ended for. It passes over broken lines of known_hosts in silence: we look for them."""
+        """Return why ssh ended. It skips broken lines of known_hosts silently: we look for them."""
         if (unusable := openssh_log.unusable_config(log)) is not None:
             return unusable
         error = openssh_log.explain(log, target.name, said, jumps)
@@ -247,7 +247,7 @@ class OpensshTransport:
         """ssh and its options for a target, up to the name.
 
         Args:
-            dials: it makes the connection. The ssh to a jump host knows nothing of our options unless it is told.
+            dials: whether this ssh makes the connection; then the ssh to a jump host needs our options too.
         """
         assert self._ssh is not None
         jump = self._jump(target) if dials else None
@@ -256,7 +256,7 @@ class OpensshTransport:
             argv += ["-F", str(self._options.config)]
         if jump is not None:
             argv += ["-o", f"ProxyCommand={self._through(jump)}"]
-        # behind jumps it is we who mind the time: all of the way is for ssh the wait for one banner
+        # with jumps we watch the time ourselves: to ssh the whole way is the wait for one banner
         timeout = self._seconds(target) * (_TRIES if jump is not None else 1)
         fixed = {
             "BatchMode": "yes",
@@ -267,7 +267,7 @@ class OpensshTransport:
             "RequestTTY": "no",
         }
         config = self._config(target)
-        for name, value in _HARMLESS.items():  # only where it is said: an older ssh may not know the keyword
+        for name, value in _HARMLESS.items():  # only if it is set: an older ssh may not know the keyword
             if config is not None and config.get(name.lower()) is not None:
                 fixed[name] = value
         if config is not None and (config.text("stricthostkeychecking") or "").lower() in ("no", "off", "false"):
@@ -286,7 +286,7 @@ class OpensshTransport:
         return argv
 
     def _ways(self, target: Target) -> dict[str, Pasted]:
-        """How people name the target and the jump hosts before it."""
+        """Return how messages name the target and its jump hosts."""
         found: dict[str, Pasted] = {}
         jump = self._jump(target)
         while jump is not None:
@@ -296,7 +296,7 @@ class OpensshTransport:
         return {**found, target.name: pasted(target, self._options)}
 
     def _jump(self, target: Target) -> Hop | None:
-        """The jump host before a target; None where there is none, or where only ssh itself can tell."""
+        """Return the last jump host on the way to a target; None if there is none, or only ssh itself knows."""
         if self._router is None:
             return None
         try:
@@ -317,7 +317,7 @@ class OpensshTransport:
         return f"{shlex.join(words).replace('%', '%%')} -W '[%h]:%p' {shlex.quote(jump.name)}"
 
     def _config(self, target: Target) -> HostConfig | None:
-        """What ssh_config says of a target; None where only ssh itself can tell."""
+        """Return what ssh_config says of a target; None if only ssh itself knows."""
         if self._router is None:
             return None
         try:
@@ -326,12 +326,12 @@ class OpensshTransport:
             return None
 
     async def _has_session(self, argv: list[str], target: Target) -> bool:
-        """Whether a master of the user's own stands (ControlPath in ssh_config)."""
+        """Whether the user has a session open (ControlPath in ssh_config)."""
         check = ChildProcess([*argv, "-O", "check", "--", target.ssh_name])
         try:
             async with asyncio.timeout(self._options.connect_timeout):
                 return await check.wait() == 0
-        except TimeoutError:  # it hangs: what needs it would hang, too
+        except TimeoutError:  # it hangs, and so would any command that used it
             return False
         finally:
             await end(check)

@@ -1,4 +1,4 @@
-"""Keys for paramiko, in the order in which ssh offers them: from the agent, from files, with their certificates."""
+"""Keys for paramiko: from an agent and from files, with their certificates."""
 
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -42,18 +42,18 @@ def _load(path: Path) -> tuple[PKey, bytes]:
 
 
 class Agent(AgentSSH):
-    """A connection to the agent at a path; paramiko's own only knows SSH_AUTH_SOCK."""
+    """A connection to the agent at a path; paramiko's own uses SSH_AUTH_SOCK only."""
 
     @classmethod
     def open(cls, path: str | None, host: str, on_socket: Callable[[socket.socket], None]) -> "Agent | None":
-        """Ask an agent what it holds, as long as that takes; None where there is none.
+        """Ask an agent what it holds, however long that takes; None if no agent answers there.
 
         Args:
-            host: for whom, in errors.
-            on_socket: gets the socket before, to shut it down when nobody waits any more.
+            host: the host to name in errors.
+            on_socket: receives the socket beforehand, so that the caller can shut it down.
 
         Raises:
-            TransportUnavailable: paramiko no longer lets us say which agent.
+            TransportUnavailable: this version of paramiko can't ask an agent of our choice.
         """
         if path is None:
             return None
@@ -80,6 +80,6 @@ class Agent(AgentSSH):
         held = super().get_keys()
         key: Any
         for key in held:
-            if keys.certified(key.blob) is not None:  # an RSA one would pass for the plain key in it
+            if keys.certified(key.blob) is not None:  # paramiko would take an RSA certificate for its plain key
                 key.inner_key = None
         return held

@@ -24,7 +24,7 @@ _HIGH = 1 << 18  # bytes that wait for the writer before write() waits
 
 
 class _Line(str):
-    """Text of any encoding that goes into the exchange hash as it came."""
+    """Text of any encoding that enters the exchange hash unchanged."""
 
     def __new__(cls, line: bytes) -> "_Line":
         return super().__new__(cls, line.decode("utf-8", "surrogateescape"))
@@ -123,7 +123,7 @@ class Process(Streams):
     # -- input
     def _write_all(self) -> None:
         while (chunk := self._outbox.get()) is not None:
-            # usually the command is gone, and wait() tells; whatever else it is, nobody may wait for us for ever
+            # usually the command has ended; whatever it is, nobody may wait for us for ever
             with contextlib.suppress(Exception):
                 if chunk is self._eof:
                     self._channel.shutdown_write()

@@ -1,4 +1,4 @@
-"""Hosts over paramiko: for where asyncssh fails. Threads of its own for connecting; never prompts.
+"""Hosts over paramiko, for servers that asyncssh fails with. Connects in threads of its own; never prompts.
 
 Limits: one more thread per connection and per command; docs/ssh.md has the rest.
 """
@@ -35,7 +35,7 @@ _PACKET = 1 << 15
 _THREADS = 32  # handshakes at once
 T = TypeVar("T")
 
-logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it has to say comes as exceptions too
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # its errors arrive as exceptions too
 
 
 class _Connection:
@@ -119,7 +119,7 @@ class ParamikoTransport(LibraryTransport[SignallingTransport]):
             raise sockets.timed_out(attempt.stage, hop, attempt.banner) from None
 
     async def _in_thread(self, work: Callable[[], T], abort: Callable[[], None]) -> T:
-        """Run `work` in a thread; when nobody waits for it any more, make it end and see it end."""
+        """Run `work` in a thread; when cancelled, abort it and wait for its end."""
         future = asyncio.get_running_loop().run_in_executor(self._shared.pool, work)
         try:
             return await asyncio.shield(future)
@@ -146,7 +146,7 @@ class _Handshake(Handshake):
 
     @property
     def banner(self) -> bytes:
-        """What the server wants people to read before they are let in."""
+        """The banner that the server shows before login."""
         return (self._client and self._client.get_banner()) or b""
 
     @property

@@ -1,7 +1,7 @@
-"""What asyncssh and paramiko have for themselves and we use nevertheless: only here, and each with a way without it.
+"""Private names of asyncssh and paramiko that we use, each with a fallback; the only place for them.
 
-A name that a version of them doesn't have costs a round trip, the number of a signal or the like, never a host. The
-house tests allow private names of libraries nowhere else in `transport`.
+If a version of a library lacks one, that costs a round trip, the number of a signal or the like, never a host. The
+house tests forbid private names of libraries elsewhere in `transport`.
 """
 
 import inspect

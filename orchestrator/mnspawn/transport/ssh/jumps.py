@@ -1,4 +1,4 @@
-"""The connections to jump hosts: one for each of them, which all hosts behind it share."""
+"""Connections to jump hosts, one each, shared by all hosts behind it."""
 
 import asyncio
 import copy
@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 
 class Jumps(Generic[T]):
-    """Opens each when it is first asked for, and again when it is gone.
+    """Opens each on first use, and again after it is lost.
 
     Args:
         dial: opens one, within its own connect timeout.
-        is_gone: tells whether one that was opened has ended.
+        is_gone: whether an open one has ended.
     """
 
     def __init__(self, dial: Callable[[Hop], Awaitable[T]], is_gone: Callable[[T], bool]) -> None:
@@ -25,15 +25,15 @@ class Jumps(Generic[T]):
         self._dialled: dict[str, asyncio.Task[T]] = {}
 
     async def get(self, hop: Hop, behind: Hop) -> T:
-        """The connection to a jump host. Who asks while it is dialled waits for that, and shares its failure.
+        """Return the connection to a jump host. Callers that ask while it is being dialled share the result.
 
         Raises:
-            HostError: it can't be had; of the host behind it.
+            HostError: it can't be opened; named after the host behind it.
         """
         key = f"{hop.user}@{hop.place} {hop.identities} {hop.jump.place if hop.jump else ''}"
         task = self._dialled.get(key)
         if task is None or (task.done() and not self._stands(task)):
-            # no TaskGroup: it belongs to none of those who wait for it, and goes on when the first of them gives up
+            # no TaskGroup: no waiter owns it, and it continues when the first of them gives up
             task = self._dialled[key] = asyncio.get_running_loop().create_task(self._open(hop), name=f"jump {hop.name}")
             task.add_done_callback(_hear)
         try:
@@ -62,6 +62,6 @@ class Jumps(Generic[T]):
 
 
 def _hear(task: "asyncio.Task[T]") -> None:
-    """A failure that nobody waits for any more is no news."""
+    """Mark a failure as seen: perhaps nobody waits for it any more."""
     if not task.cancelled():
         task.exception()

@@ -18,7 +18,7 @@ class Attempt:
 
     files: Sequence[KeyFile] = ()
     offered: list[str] = field(default_factory=list)
-    methods: set[str] = field(default_factory=set)  # those that the server takes, as far as it told
+    methods: set[str] = field(default_factory=set)  # the authentication methods that the server is known to accept
     in_agent: frozenset[bytes] = frozenset()
     banner: bytes | str = ""
 
@@ -31,7 +31,7 @@ class Attempt:
 
 
 def explain(hop: Hop, attempt: Attempt) -> AuthError:
-    """The error that says which keys were tried and what to do."""
+    """Return the error that says which keys were tried and what to do."""
     who = f"{hop.user}@{hop.address}"
     wanted = sorted(attempt.methods - {"publickey"})
     if attempt.methods and "publickey" not in attempt.methods:
@@ -67,7 +67,7 @@ def explain(hop: Hop, attempt: Attempt) -> AuthError:
 
 
 def too_many(hop: Hop, attempt: Attempt) -> AuthError:
-    """The server hung up after so many keys."""
+    """Return the error for a server that hung up after too many keys."""
     return AuthRefused(
         f"the server gave up after too many keys for {hop.user}@{hop.address}{_tried(attempt)}",
         host=hop.name,
@@ -76,7 +76,7 @@ def too_many(hop: Hop, attempt: Attempt) -> AuthError:
 
 
 def _tried(attempt: Attempt) -> str:
-    """What was tried, and what the server had to say."""
+    """Describe what was tried, and quote the server's banner."""
     tried = f"; tried {', '.join(attempt.offered)}" if attempt.offered else ""
     return tried + quoted(attempt.banner)
 
@@ -88,5 +88,5 @@ def shown(path: Path) -> str:
 
 
 def label(public: bytes | None, source: str) -> str:
-    """What a key is called in messages: where it is from, and its fingerprint as `ssh-keygen -l` prints it."""
+    """Name a key for messages: its source, and its fingerprint as `ssh-keygen -l` prints it."""
     return f"{source} ({keys.fingerprint(public)})" if public else source

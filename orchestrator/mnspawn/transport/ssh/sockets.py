@@ -1,4 +1,4 @@
-"""Connected sockets to an SSH server: name lookup, TCP, ProxyCommand. Says which of them failed; speaks no SSH."""
+"""Connected sockets to an SSH server: name lookup, TCP, ProxyCommand. Reports which of them failed; speaks no SSH."""
 
 import asyncio
 import contextlib
@@ -50,21 +50,21 @@ class QuickSocket(socket.socket):
 
 
 class Dialler:
-    """Opens sockets; owns the proxy commands that run."""
+    """Opens sockets; owns the proxy commands that it starts."""
 
     def __init__(self) -> None:
         self._lookups = asyncio.Semaphore(_LOOKUPS)
         self._proxies: list[subprocess.Popen[bytes]] = []
 
     async def reach(self, hop: Hop, timeout: float, shake: Callable[[socket.socket, float], Awaitable[T]]) -> T:
-        """What `shake` makes of a socket to the first address of the hop's server with which it works.
+        """Return what `shake` makes of a socket to the first address of a host that works.
 
         Args:
             timeout: seconds for each address, `shake` included; while one does not answer the next is tried as well.
-            shake: takes a connected socket, which is then its own, and the deadline by the loop's clock.
+            shake: receives a connected socket, which it then owns, and a deadline by the loop's clock.
 
         Raises:
-            HostError: no address could be used; or what `shake` raised that no other address would change.
+            HostError: no address could be used; or an error of `shake` that no other address would avoid.
         """
         now = asyncio.get_running_loop().time
         if hop.proxy_command is not None:
@@ -87,9 +87,9 @@ class Dialler:
     async def _first(
         self, hop: Hop, untried: list[Address], timeout: float, failures: list[tuple[str, errors.HostError]]
     ) -> tuple[socket.socket, Address, float] | None:
-        """Connect to whichever answers first; None when none does.
+        """Return the first connection as (socket, its address, its deadline); None if no address answers.
 
-        Takes away from `untried` the one that answered and those that failed, which go to `failures`.
+        Moves addresses that failed from `untried` to `failures`, and removes the one that answered.
         """
         loop = asyncio.get_running_loop()
         queue = list(untried)
@@ -137,7 +137,7 @@ class Dialler:
             raise name_unknown(exc, hop) from exc
 
     def _open_proxy(self, hop: Hop) -> socket.socket:
-        """Our end of a socket whose other end is the command's stdin and stdout."""
+        """Return our end of a socket pair whose other end is the command's stdin and stdout."""
         assert hop.proxy_command is not None
         ours, theirs = socket.socketpair()
         shell = os.environ.get("SHELL") or "/bin/sh"
@@ -147,7 +147,7 @@ class Dialler:
                     open_files.as_given([shell, "-c", "exec " + hop.proxy_command]),
                     stdin=theirs.fileno(),
                     stdout=theirs.fileno(),
-                    stderr=subprocess.DEVNULL,  # it is often ssh, which may speak on its way to success
+                    stderr=subprocess.DEVNULL,  # it is often ssh, which may print warnings and still succeed
                     start_new_session=True,  # no terminal to ask anything on
                 )
         except OSError as exc:
@@ -159,7 +159,7 @@ class Dialler:
         return ours
 
     def close(self) -> None:
-        """End what was started; the sockets belong to those who asked for them."""
+        """End the proxy commands; callers own the sockets."""
         for proxy in self._proxies:
             signal_group(proxy, signal.SIGHUP)  # as ssh; an ssh among them removes its sockets
         deadline = time.monotonic() + _PROXY_END
@@ -188,7 +188,7 @@ async def _connect(hop: Hop, address: Address, timeout: float) -> socket.socket:
 
 
 def name_unknown(exc: Exception, hop: Hop) -> errors.HostError:
-    """What a failed look-up means. Only EAI_AGAIN is worth another try.
+    """Return the error for a failed look-up. Only EAI_AGAIN is worth another try.
 
     Raises:
         UsageError: it is this machine that has no more files.
@@ -206,7 +206,7 @@ def name_unknown(exc: Exception, hop: Hop) -> errors.HostError:
 
 
 def unreachable(exc: OSError, hop: Hop) -> errors.HostError:
-    """What a failed connect means.
+    """Return the error for a failed connect.
 
     Raises:
         UsageError: it is this machine that has no more files.
@@ -226,7 +226,7 @@ def unreachable(exc: OSError, hop: Hop) -> errors.HostError:
 
 
 def hung_up(hop: Hop) -> errors.HostError:
-    """The server, or what leads to it, ended the connection without a word: worth another try."""
+    """Return the error for a server, or proxy, that closed without a word: worth another try."""
     if hop.proxy_command is not None:
         hint = f"see what it says: {hop.proxy_command}"
         return errors.ConnectionClosed(f"its ProxyCommand ended before {hop.place} answered", host=hop.name, hint=hint)
@@ -235,7 +235,7 @@ def hung_up(hop: Hop) -> errors.HostError:
 
 
 def timed_out(what: str, hop: Hop, said: bytes | str = "") -> errors.HostError:
-    """Nothing came within the connect timeout; `what` says what was waited for, `said` is the server's banner."""
+    """Return the error for a connect timeout; `what` says what was waited for, `said` is the server's banner."""
     hint = "is it up, and does a firewall drop packets? --connect-timeout gives it longer"
     if what == NO_AGENT:
         hint = f"its socket is {hop.agent}; IdentityAgent none in ssh_config goes without"

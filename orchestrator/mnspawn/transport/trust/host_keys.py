@@ -1,4 +1,4 @@
-"""Is this the host that was meant? Holds a server's key against known_hosts; records a new one where that is asked."""
+"""Checks a server's key against known_hosts, and records a new one if the settings say so."""
 
 import base64
 import logging
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class HostKeys:
-    """One per transport: each known_hosts file is parsed once. May be used by several threads."""
+    """One per transport; parses each known_hosts file once. Thread-safe."""
 
     def __init__(self) -> None:
         self._known = KnownHosts()
@@ -24,7 +24,7 @@ class HostKeys:
         self._lock = threading.Lock()
 
     def entries(self, hop: Hop) -> list[Entry]:
-        """The lines that speak of the hop by its alias, or by address and port."""
+        """Return the lines for a host, by its alias or by address and port."""
         return self._entries(hop, names_of(hop.address, hop.port, hop.known_as))
 
     def _entries(self, hop: Hop, names: Sequence[str]) -> list[Entry]:
@@ -32,12 +32,12 @@ class HostKeys:
             return self._known.entries(hop.known_hosts, names)
 
     def problem(self, hop: Hop) -> UsageError | None:
-        """For a host that was not found: a line of known_hosts that is broken; any may have been meant for it."""
+        """Return a broken line of known_hosts, which may have been meant for a host that was not found."""
         with self._lock:
             return self._known.problem(hop.known_hosts)
 
     def check_files(self, hop: Hop) -> None:
-        """Return when the files themselves do not keep the host from being used, whatever key it shows.
+        """Check that the files allow the host to be used, whatever key it shows.
 
         Raises:
             UsageError: it will not be found, and a broken line may have been meant for it; or RevokedHostKeys can't
@@ -77,7 +77,7 @@ class HostKeys:
             return self._revoked[path]
 
     def check(self, hop: Hop, key: bytes) -> None:
-        """Return when the key is the host's.
+        """Check that the key is the host's; record it if it is new and new keys are accepted.
 
         Raises:
             HostKeyChanged: known_hosts says that it has another one, or that this one is revoked.

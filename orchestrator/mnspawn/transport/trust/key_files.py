@@ -1,4 +1,4 @@
-"""Files of keys that can't be used are told before the host is touched, where they are what it comes down to."""
+"""Finds unusable key and known_hosts files before any host is contacted, where no other file could help."""
 
 from pathlib import Path
 
@@ -11,17 +11,16 @@ from .keys import KeyFile
 
 
 class Inputs:
-    """One per transport: each file is looked at once. May be used by several threads."""
+    """One per transport; inspects each file once. Thread-safe."""
 
     def __init__(self, host_keys: HostKeys) -> None:
         self._host_keys = host_keys
         self._files: dict[Path, KeyFile] = {}
 
     def check(self, hop: Hop) -> None:
-        """Return when the files that the settings of a host and its jump hosts name may do.
+        """Check the files that the settings of a host and its jump hosts name.
 
-        What ssh passes over is passed over here: a broken file matters when there is nothing else to prove who the
-        host is, or who we are.
+        Like ssh, ignores a broken file unless nothing else can prove who the host is, or who we are.
 
         Raises:
             UsageError: one is broken; `place` is file:line.

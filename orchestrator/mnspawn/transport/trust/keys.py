@@ -35,7 +35,7 @@ class KeyFile:
     broken_line: int = 0
 
     def without_agent(self) -> "KeyFile":
-        """The same, when no agent holds its key."""
+        """The same, given that no agent holds its key."""
         return self if self.is_private or self.problem else replace(self, problem=PUBLIC)
 
     @property
@@ -49,7 +49,7 @@ PUBLIC = "is there as a public key only, and no agent holds its private one"
 
 
 def inspect(path: Path) -> KeyFile:
-    """What a key file is. A file that holds only a public key stands for a key that the agent has."""
+    """Inspect a key file. One that holds only a public key stands for a key in the agent."""
     try:
         status = path.stat()
         text = path.read_bytes()
@@ -145,7 +145,7 @@ def parse_public(text: bytes) -> bytes | None:
 
 
 def entry_shown(place: str, blob: bytes) -> str:
-    """What messages say of a line of known_hosts."""
+    """Describe a line of known_hosts for messages."""
     return f"{place} has {fingerprint(blob)}"
 
 
@@ -178,7 +178,7 @@ def certified(certificate: bytes) -> bytes | None:
 
 
 def agent_has_keys(path: str | None) -> bool:
-    """Whether there may be a key in an agent; False where nobody answers as one."""
+    """Whether an agent may hold keys; False if none answers at the path."""
     if path is None:
         return False
     with socket.socket(socket.AF_UNIX) as sock:

@@ -1,4 +1,4 @@
-"""known_hosts files: which keys a host may have, and adding or replacing them. Reads each file once; asks no host."""
+"""Reads and writes known_hosts files: the keys of a host. Asks no host."""
 
 import base64
 import binascii
@@ -39,16 +39,16 @@ class Entry:
 
 
 class KnownHosts:
-    """Several files, read when they are first asked for, and again when they have changed.
+    """Several files, read on first use, and again after a change.
 
-    As for ssh, a broken line, or a file that can't be read, only matters to a host that is not found: see `problem`.
+    As in ssh, a broken line or an unreadable file matters only to a host that is not found: see `problem`.
     """
 
     def __init__(self) -> None:
         self._files: dict[Path, _File] = {}
 
     def entries(self, files: Sequence[Path], names: Iterable[str]) -> list[Entry]:
-        """The lines that speak of one of the names."""
+        """Return the lines for any of the names."""
         found: dict[tuple[Path, int], Entry] = {}
         for path in files:
             file = self._load(path)
@@ -57,14 +57,14 @@ class KnownHosts:
         return list(found.values())
 
     def problem(self, files: Sequence[Path]) -> UsageError | None:
-        """What is wrong with the first broken line, or file; `place` is file:line."""
+        """Return what is wrong with the first broken line or file; `place` is file:line."""
         return next((problem for path in files for problem in self._load(path).problems), None)
 
     def is_hashed(self, path: Path) -> bool:
         return bool(self._load(path).hashed)
 
     def record(self, path: Path, name: str, key: bytes, *, hash_names: bool) -> None:
-        """Append a key, and count it without reading all the others again; when the file can't be written, only that.
+        """Append a key and remember it without reading the file again; if it can't be written, still remember it.
 
         Raises:
             UsageError: the file can't be written.
@@ -87,7 +87,7 @@ class KnownHosts:
 
 
 class _File:
-    """What is known of one file, ready to be asked: hashed lines cost about a microsecond each and question."""
+    """The lines of one file, indexed: a look-up costs about a microsecond for each hashed line."""
 
     def __init__(self, version: tuple[int, int, int], entries: Sequence[Entry], problems: Sequence[UsageError]) -> None:
         self.version = version
