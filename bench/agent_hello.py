@@ -28,7 +28,7 @@ def cpu_of(pid: int) -> float:
 def agent(home: str) -> Iterator[tuple[subprocess.Popen[bytes], bool]]:
     """An agent that has said HELLO, and whether its host had the archive already."""
     archive, nonce = bundle.build(), stub.make_nonce()
-    line = stub.compose(archive, nonce, __version__, ("serve",), python=PYTHON)
+    line = stub.command_line(archive, nonce, __version__, ("serve",), python=PYTHON)
     handshake = Handshake("here", nonce)
     env = {"HOME": home, "PATH": "/usr/bin:/bin"}
     with subprocess.Popen(["/bin/sh", "-c", line], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -89,7 +89,7 @@ class Live:
         archive = bundle.build()
         python = None if account.python is None else str(account.python)
         self.handshake = Handshake("here", stub.make_nonce(), python)
-        line = stub.compose(archive, self.handshake.nonce, __version__, words, python)
+        line = stub.command_line(archive, self.handshake.nonce, __version__, words, python)
         self._stderr = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [*account.inside, account.shell, "-c", line], env=account.environment(), cwd="/", bufsize=0,

@@ -245,7 +245,7 @@ def test_tmp_may_be_mounted_noexec(account: Account) -> None:
 
 def test_an_archive_that_is_cut_short_on_the_way_runs_nothing(account: Account) -> None:
     nonce = stub.make_nonce()
-    line = stub.compose(bundle.build(), nonce, __version__, ("serve",), str(account.python))
+    line = stub.command_line(bundle.build(), nonce, __version__, ("serve",), str(account.python))
     for content, words in (
         (bundle.build().content[:-1], [b"shell", b"need"]),
         (damaged(bundle.build().content), [b"shell", b"need", b"damaged"]),

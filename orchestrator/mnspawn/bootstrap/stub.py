@@ -71,7 +71,7 @@ SHELL = (
 INTERPRETERS = "python3 python /usr/libexec/platform-python"
 
 
-def compose(
+def command_line(
     archive: Archive,
     nonce: str,
     version: str,
@@ -181,12 +181,12 @@ class Handshake:
     def explain_end(self, status: int | None, diagnostics: bytes) -> BootstrapError:
         """Return the error for a command that ended before it answered."""
         how = f"status {status}" if status is not None else "no status"
-        said = quoted(self.noise + self._seen, diagnostics, before=":", marks="")
+        said = quoted(self.noise + self._seen, diagnostics, before=":", around="")
         if not self.has_shell:
             return ShellRefused(
                 f"the login shell ran no command ({how}){said}", host=self.host, hint=hint_for(said, has_ended=True)
             )
-        said = quoted(self._seen or diagnostics or self.noise, before=":", marks="")
+        said = quoted(self._seen or diagnostics or self.noise, before=":", around="")
         if self.python is not None:
             return PythonMissing(
                 f"{self.python} did not run our Python code ({how}){said}",

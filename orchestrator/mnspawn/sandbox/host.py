@@ -12,7 +12,7 @@ from mnspawn.transport.pipes import PipedProcess
 from mnspawn_agent import ours
 
 WINDOW = 2 << 20
-# seconds for a command to end when its output has; ssh closes the channel on both ends' EOF, and then hears no status
+# seconds that a command may outlive its output; after EOF from both ends ssh closes the channel and gets no status
 _EOF_AFTER = 2.0
 _LOW_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -135,7 +135,7 @@ class _Session(asyncssh.SSHServerSession[bytes]):
         try:
             self._process = PipedProcess(self, ["/bin/sh", "-c", self._command], cwd=self._host.home, env=environment)
             self._host.pids.add(self._process.pid)
-        except OSError as exc:  # no process can be made: told as a shell would
+        except OSError as exc:  # no process can be made: report it as a shell would
             self._chan.write_stderr(f"{self._host.name}: {exc.strerror}\n".encode())
             self._chan.exit(126)
 
@@ -189,7 +189,7 @@ class _Session(asyncssh.SSHServerSession[bytes]):
         self._finish()
 
     def _finish(self) -> None:
-        """Tell the status when the process is reaped and nothing holds its output any more."""
+        """Send the status once the process is reaped and nothing holds its output open."""
         if self._chan is None or self._process is None or self._code is None or self._process.open_outputs:
             return
         if self._code < 0:

@@ -1,9 +1,8 @@
 """Throw-away hosts on this machine behind a built-in SSH server on loopback. Linux; elsewhere with one address.
 
-The server is a child process: relaying output at hundreds of MB/s, encryption included, would otherwise compete with
-the controller for its interpreter; and a child outlives a controller that dies hard long enough to clean up. It ends
-when its stdin does, kills what its hosts still run, and removes their folder. Should it be killed itself, the next
-sandbox on this machine removes the folder.
+The server is a child process, so that encrypting and relaying output at hundreds of MB/s does not slow the controller
+down, and so that it can clean up after a controller that was killed. It ends when its stdin does, kills what its hosts
+still run, and removes their folder. If it is killed itself, the next sandbox on this machine removes the folder.
 """
 
 import asyncio
@@ -43,10 +42,10 @@ class Sandbox:
 
     Attributes:
         targets: how to reach the hosts.
-        options: what `transport.create` needs so that it reaches them.
+        options: for `transport.create`, to reach them.
 
     Raises:
-        UsageError: no such number of hosts, no folder to keep them in, or too few open files allowed.
+        UsageError: the number of hosts is out of range, no folder can be made, or too few open files are allowed.
         HostError: the server did not come up.
     """
 
@@ -181,7 +180,7 @@ async def _serve(root: Path, count: int) -> None:
 
 
 async def _wait_for_eof() -> None:
-    """Until the controller closes our stdin, or is dead."""
+    """Wait until the controller closes our stdin, or dies, or a signal comes."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -195,7 +194,7 @@ async def _wait_for_eof() -> None:
 
 
 def _reap_orphans(hosts: "Sequence[SandboxHost]") -> None:
-    """Bury what a host's program left and what has ended since: it became our child, and a zombie looks alive."""
+    """Reap orphans of the hosts' programs: they became our children, and a zombie looks alive."""
     commands = {pid for host in hosts for pid in host.pids}
     for pid in _children(os.getpid()):
         if pid not in commands:
@@ -204,7 +203,7 @@ def _reap_orphans(hosts: "Sequence[SandboxHost]") -> None:
 
 
 def kill_descendants(deadline: float = 5.0) -> None:
-    """KILL every process under this one until there is none; those that setsid or daemons left are under it too."""
+    """KILL all descendants of this process until none is left, daemons included."""
     end = time.monotonic() + deadline
     while time.monotonic() < end:
         for pid in _children(os.getpid()):

@@ -1,6 +1,6 @@
-"""Temporary folders that have an owner: whoever makes one next removes those whose owner was killed. Linux and macOS.
+"""Temporary folders with an owner: making one removes those whose owner was killed. Linux and macOS.
 
-The owner holds a lock on a file in its folder, which the kernel takes back when it ends, however that comes.
+The owner holds a lock on a file in its folder, which the kernel releases when the owner ends, however it ends.
 """
 
 import contextlib
@@ -15,7 +15,9 @@ from mnspawn.errors import UsageError
 from mnspawn_agent import ours
 
 LOCK = "lock"
-UNOWNED = 3600.0  # seconds: a folder without an owner by then gets none; it takes a moment, a sandbox a few seconds
+UNOWNED = (
+    3600.0  # seconds until a folder without a lock is abandoned; locking takes a moment, for a sandbox a few seconds
+)
 
 
 class Folder:
@@ -35,7 +37,7 @@ class Folder:
             raise _refused(exc) from exc
 
     def remove(self) -> None:
-        """Give it back; once is enough."""
+        """Remove it. May be called again."""
         if self._lock is not None:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._lock)
@@ -43,10 +45,10 @@ class Folder:
 
 
 def new(prefix: str) -> Path:
-    """A temporary folder that nobody else can put another one in the place of.
+    """Make a temporary folder that nobody else can replace.
 
     Raises:
-        UsageError: there is none to be had.
+        UsageError: none can be made.
     """
     try:
         path = tempfile.mkdtemp(prefix=prefix)
@@ -66,18 +68,18 @@ def _refused(exc: OSError) -> UsageError:
 
 
 def own(folder: Path) -> int:
-    """Own a folder until the descriptor that this gives is closed, or we end. Raises OSError."""
+    """Own a folder until the returned descriptor is closed, or this process ends. Raises OSError."""
     new = folder / f"{LOCK}.new"
     fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with contextlib.suppress(OSError):  # a file system without locks: nobody can sweep there either
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.rename(new, folder / LOCK)  # never seen unlocked: who sweeps at this moment would remove us
+    os.rename(new, folder / LOCK)  # so that it is never seen unlocked, and swept
     return fd
 
 
 def sweep(prefix: str) -> None:
-    """Remove our temporary folders of this prefix whose owner has ended; what is anybody else's is not touched."""
-    with contextlib.suppress(OSError):  # no folder of temporary files: whoever needs one will say so
+    """Remove our temporary folders with this prefix whose owner has ended; leave anybody else's alone."""
+    with contextlib.suppress(OSError):  # there is no temporary folder: making one will report it
         for name in os.listdir(tempfile.gettempdir()):
             if name.startswith(prefix):
                 with contextlib.suppress(OSError):  # somebody else's, or in use, or its owner just removes it

@@ -11,7 +11,7 @@ from pathlib import Path
 from .inbox import Streams
 from .pipes import PipedProcess, Started
 
-_END = 2.0  # seconds that a child that was told to end may take
+_END = 2.0  # seconds that a child has to end after a signal
 
 
 class ChildProcess(Streams):

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-# twice the channel window: a full window may still be under way when the sender is told to stop
+# twice the channel window: a full window may still be in flight when the sender is stopped
 LIMIT = 4 << 20
 
 

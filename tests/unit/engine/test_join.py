@@ -273,11 +273,11 @@ async def test_an_agent_that_ends_before_it_says_hello_is_quoted() -> None:
 @pytest.mark.parametrize("python", ["/opt/my py/python3", "python3;reboot", "$HOME/py", "a'b", "py`id`", ""])
 def test_an_interpreter_that_a_shell_could_misread_is_refused(python: str) -> None:
     with pytest.raises(UsageError):
-        stub.compose(bundle.build(), "0" * 16, "1", ("serve",), python)
+        stub.command_line(bundle.build(), "0" * 16, "1", ("serve",), python)
 
 
 def test_the_command_line_is_one_short_line_that_means_the_same_in_every_shell() -> None:
-    line = stub.compose(bundle.build(), "0" * 16, "1.2.3", ("attach", "r1", "0"), "~/py/bin/python3")
+    line = stub.command_line(bundle.build(), "0" * 16, "1.2.3", ("attach", "r1", "0"), "~/py/bin/python3")
     assert "\n" not in line
     assert len(line) < 1800
     assert "!" not in line

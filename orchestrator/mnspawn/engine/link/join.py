@@ -130,7 +130,7 @@ async def join(
     archive = bundle.build()
     is_only = is_only and arguments[0] in NEED_PYTHON
     handshake = stub.Handshake(host, stub.make_nonce(), python if is_only else None)
-    command = stub.compose(archive, handshake.nonce, __version__, arguments, python, is_only=is_only)
+    command = stub.command_line(archive, handshake.nonce, __version__, arguments, python, is_only=is_only)
     now = asyncio.get_running_loop().time
     began = now()
     deadline = began + timeout

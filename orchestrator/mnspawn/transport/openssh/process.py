@@ -136,9 +136,9 @@ class Process(Ssh):
     async def wait(self) -> int | None:
         """255 is a command's own status, or a death by signal, which ssh does not report."""
         status = await super().wait()
-        return None if self.was_killed or (status == 255 and not self._was_told()) else status
+        return None if self.was_killed or (status == 255 and not self._has_status()) else status
 
-    def _was_told(self) -> bool:
+    def _has_status(self) -> bool:
         """Whether the server reported how the command ended; unknown, hence true, with a session of the user."""
         if (opened := re.search(rf"{openssh_log.SESSION_OPENED}: (\d+)", self.log.text)) is None:
             return True

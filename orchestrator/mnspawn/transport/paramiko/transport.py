@@ -268,7 +268,7 @@ class _Handshake(Handshake):
 
 
 def _ended(exc: Exception, hop: Hop, attempt: Handshake | None) -> errors.HostError:
-    """paramiko has one exception for most ends, told apart by its text only."""
+    """paramiko raises one exception for most failures; only its text distinguishes them."""
     if attempt is not None and any(words in reason_of(exc) for words in _NO_SSH):
         return handshake.no_ssh(exc, hop, attempt)
     return handshake.closed(exc, hop, attempt)

@@ -1,4 +1,4 @@
-"""Which address of a server is used: the order in which they are tried, and one error for all that fail."""
+"""Addresses of a server: the order in which to try them, and one error for all that fail."""
 
 import copy
 import socket
@@ -11,8 +11,8 @@ from mnspawn.transport.config.route import Hop
 
 NEXT_AFTER = 0.25  # seconds before the next address is tried as well: RFC 8305, "Connection Attempt Delay"
 AT_ONCE = 8  # addresses of one server tried at the same time: each takes a descriptor
-_LISTED = 8  # of those that failed: enough to see what is wrong
-# after these another address of the same name may still lead to the host that was meant; the first names the failure
+_LISTED = 8  # failures to list: enough to see what is wrong
+# after these another address may still lead to the right host; in order of precedence for the common error
 _ELSEWHERE = (
     errors.HostKeyChanged,
     errors.HostKeyError,
@@ -39,7 +39,7 @@ class Address:
 
 
 def in_turn(found: Sequence[Address]) -> list[Address]:
-    """The order in which they are tried: as the resolver has it, but the families take turns (RFC 8305, 4)."""
+    """Return them in the resolver's order, with the families alternating (RFC 8305, section 4)."""
     found = list(dict.fromkeys(found))
     first = [address for address in found if address.family == found[0].family]
     others = [address for address in found if address.family != found[0].family]
@@ -54,10 +54,10 @@ def may_be_elsewhere(error: errors.HostError) -> bool:
 
 
 def unusable(failures: Sequence[tuple[str, errors.HostError]], name: str, port: int) -> errors.HostError:
-    """One error for all addresses of a server, of the kind of the one that came furthest; each has its reason.
+    """Return one error for all addresses of a server: of the kind of the one that came furthest, with all reasons.
 
     Args:
-        failures: (address, what it was not used for); where `name port N` stands in a message, the address replaces it.
+        failures: (address, error); the address replaces `name port N` in a message.
     """
     _, furthest = min(failures, key=lambda failure: _rank(failure[1]))
     error = copy.copy(furthest)
@@ -66,9 +66,9 @@ def unusable(failures: Sequence[tuple[str, errors.HostError]], name: str, port: 
         shown = address if address == name else f"{name} [{address}]"
         error.message = _placed(shown, address, name, port, furthest.message)
     else:
-        told = [_at(address, name, port, one.message) for address, one in failures]
-        more = f"; and {len(told) - _LISTED} more" if len(told) > _LISTED else ""
-        error.message = f"none of its {len(told)} addresses can be used: {'; '.join(told[:_LISTED])}{more}"
+        reasons = [_at(address, name, port, one.message) for address, one in failures]
+        more = f"; and {len(reasons) - _LISTED} more" if len(reasons) > _LISTED else ""
+        error.message = f"none of its {len(reasons)} addresses can be used: {'; '.join(reasons[:_LISTED])}{more}"
         error.addresses = len(failures)
     return error
 
@@ -90,6 +90,6 @@ def _at(address: str, name: str, port: int, message: str) -> str:
 
 
 def resolved(hop: Hop, flags: int = 0) -> list[Address]:
-    """Ask the resolver, as long as that takes."""
+    """Ask the resolver, however long that takes."""
     found = socket.getaddrinfo(hop.address, hop.port, hop.family, socket.SOCK_STREAM, flags=flags)
     return in_turn([Address(family, kind, protocol, place) for family, kind, protocol, _, place in found])
