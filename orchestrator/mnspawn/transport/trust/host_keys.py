@@ -31,6 +31,10 @@ class HostKeys:
         with self._lock:
             return self._known.entries(hop.known_hosts, names)
 
+    def _without_port(self, hop: Hop) -> list[Entry]:
+        """Return the lines for a host's address alone: ssh accepts a key from there for any port."""
+        return [] if hop.port == 22 or hop.known_as else self._entries(hop, names_of(hop.address, 22))
+
     def problem(self, hop: Hop) -> UsageError | None:
         """Return a broken line of known_hosts, which may have been meant for a host that was not found."""
         with self._lock:
@@ -44,9 +48,7 @@ class HostKeys:
                 be read.
         """
         self._revoked_keys(hop)
-        if hop.host_key_check == ACCEPT_NEW or self.entries(hop):
-            return
-        if hop.port != 22 and not hop.known_as and self._entries(hop, names_of(hop.address, 22)):
+        if hop.host_key_check == ACCEPT_NEW or self.entries(hop) or self._without_port(hop):
             return
         if problem := self.problem(hop):
             raise problem
@@ -57,15 +59,11 @@ class HostKeys:
 
     def authorities(self, hop: Hop) -> list[bytes]:
         """Keys whose signature on a host certificate counts for this host."""
-        marked = [entry.key for entry in self.entries(hop) if entry.marker == "cert-authority"]
-        if not marked and hop.port != 22 and not hop.known_as:
-            plain = self._entries(hop, names_of(hop.address, 22))
-            marked = [entry.key for entry in plain if entry.marker == "cert-authority"]
-        return marked
+        authorities = _marked(self.entries(hop), "cert-authority")
+        return authorities or _marked(self._without_port(hop), "cert-authority")
 
     def revoked(self, hop: Hop) -> list[bytes]:
-        marked = [entry.key for entry in self.entries(hop) if entry.marker == "revoked"]
-        return [*marked, *self._revoked_keys(hop)]
+        return [*_marked(self.entries(hop), "revoked"), *self._revoked_keys(hop)]
 
     def _revoked_keys(self, hop: Hop) -> frozenset[bytes]:
         path = hop.revoked_keys
@@ -105,10 +103,8 @@ class HostKeys:
                 hint="somebody may be in between; if it was set up anew: "
                 f"mnspawn hosts trust --replace {hop.pasted.ours}",
             )
-        if hop.port != 22 and not hop.known_as and not plain:  # as ssh: the same key without its port will do
-            others = self._entries(hop, names_of(hop.address, 22))
-            if any(entry.key == key and not entry.marker for entry in others):
-                return
+        if not plain and any(entry.key == key and not entry.marker for entry in self._without_port(hop)):
+            return
         if hop.host_key_check != ACCEPT_NEW:
             if problem := self.problem(hop):
                 raise SettingsUnusable(str(problem), host=hop.name, hint=problem.hint)
@@ -130,6 +126,10 @@ class HostKeys:
                 log.warning("%s: its key could not be recorded: %s", hop.name, exc)
                 return
         log.info("%s: its key %s is now in %s", hop.name, keys.fingerprint(key), path)
+
+
+def _marked(entries: Sequence[Entry], marker: str) -> list[bytes]:
+    return [entry.key for entry in entries if entry.marker == marker]
 
 
 def _read_revoked(path: Path, hop: Hop) -> frozenset[bytes]:
