@@ -1,84 +1,31 @@
 """A newer mnspawn meets a run of version 0.1.0: its agent, which still runs, and what it has left in its folder."""
 
 import json
-import os
-import select
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mnspawn.core.agent_events import AgentGone, CaughtUp, Done, Drained, Exited, Remark, Started
 from mnspawn.core.pods import Pods, PodStatus, RankStatus
-from mnspawn_agent.protocol import channel
 from tests.agent.live import RUN, Account, Live, is_alive
-from tests.support import PATIENCE, wait_until
+from tests.support import wait_until
+from tests.support.older_agent import AGENT, ENTRY, OlderAgent
 
-AGENT = Path(__file__).with_name("samples") / "mnspawn_agent-0.1.0.zip"
-ENTRY = "import sys; from mnspawn_agent.main import main; sys.exit(main(['serve'], '0.1.0', True))"
-PROGRAM = 'trap "echo told; exit 9" TERM; trap "echo signalled" USR1; echo up; while :; do sleep 0.02; done'
 SHOWN = {
     "streams": [1, 2], "ranks": None, "offsets": [], "tail": None, "since": None, "has_times": True,
     "is_following": True,
 }  # fmt: skip
 
 
-class OlderAgent:
-    """An agent of version 0.1.0 with a run of one rank, and a controller of that version, which speaks by hand."""
-
-    def __init__(self, account: Account) -> None:
-        environ = {**account.environment(), "PYTHONPATH": str(AGENT), "PYTHONDONTWRITEBYTECODE": "1"}
-        self._process = subprocess.Popen(
-            [str(account.python), "-c", ENTRY], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-        )
-        self._channel = channel.Channel(0.0)
-        self._channel.grant(1 << 20)
-        self.said: list[dict[str, Any]] = []
-        self._send(
-            "prepare", run=RUN, node_rank=0, ranks=[0], python=None, command="/bin/sh", files=[], has_results=False,
-            workdir="/", is_workdir_required=False, start_port=None, master_port=None, extra_ports=0, probes=[],
-            grace=60.0, orphan_grace=None, log_cap=None, python_version=None, stops_on_failure=True,
-            about={"name": "old", "program": {"kind": "command", "target": "/bin/sh", "args": []}, "hosts": ["here"],
-                   "world": [1]},
-        )  # fmt: skip
-        self._until("prepared")
-        self._send(
-            "start", unset=[], env={}, files=[], argv=["/bin/sh", "-c", PROGRAM], is_forked=False,
-            trainers=[{"rank": 0, "local_rank": 0, "env": {"RANK": "0"}}],
-        )  # fmt: skip
-        self.worker = int(self._until("started")["pid"])
-
-    def _send(self, kind: str, **fields: Any) -> None:
-        self._channel.send(dict(fields, type=kind))
-        assert self._process.stdin is not None
-        self._process.stdin.write(self._channel.data_to_send(0.0))
-
-    def _until(self, kind: str) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        while not [message for message in self.said if message["type"] == kind]:
-            assert select.select([self._process.stdout], [], [], PATIENCE)[0], self.said
-            chunk = os.read(self._process.stdout.fileno(), 65536)
-            assert chunk, self.said
-            self._channel.receive(chunk, 0.0)
-            self.said += [event.message for event in self._channel.events() if isinstance(event, channel.Received)]
-        return next(message for message in self.said if message["type"] == kind)
-
-    def leave(self) -> None:
-        """The controller goes; the run goes on, since it has no orphan grace."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
-
-    def wait(self) -> int:
-        return self._process.wait(PATIENCE)
-
-
 @pytest.fixture
 def older(account: Account) -> Iterator[OlderAgent]:
     """A detached run of which rank 0 is up."""
-    agent = OlderAgent(account)
+    environ = {**account.environment(), "PYTHONPATH": str(AGENT), "PYTHONDONTWRITEBYTECODE": "1"}
+    words, pipe = [str(account.python), "-c", ENTRY], subprocess.PIPE
+    process = subprocess.Popen(words, env=environ, stdin=pipe, stdout=pipe, bufsize=0)
+    agent = OlderAgent(process, RUN, "here")
     agent.leave()
     wait_until(lambda: (account.pod / "rank-0.out").read_bytes() == b"up\n")
     yield agent
