@@ -137,7 +137,7 @@ def test_a_full_disk_is_told_and_does_not_disturb_the_run(controller: Controller
         finished = running.wait()
     assert finished.status == 0
     assert finished.stderr.splitlines() == [
-        "mnspawn: standard output: No space left on device: output from here on is not written there"
+        "mnspawn: standard output: No space left on device: no more output is written there"
     ]
 
 

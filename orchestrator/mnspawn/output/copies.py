@@ -1,14 +1,14 @@
-"""Local copies of a run's output and events: `--log-dir DIR`. Writes from threads of its own.
+"""Keeps local copies of a run's output and events: `--log-dir DIR`. Writes from its own threads.
 
     DIR/<run>/rank-0003.out, .err   a rank's streams, byte for byte, each byte at its own offset
-    DIR/<run>/events.jsonl          all that happened but output, as `--events` has it
-    DIR/<run>/report.json           the end
+    DIR/<run>/events.jsonl          all events but output, as `--events` has them
+    DIR/<run>/report.json           the report
 
-A disk that is full (or the like) is told once; nothing more is written then, and the run goes on. A file that
-can't hold what a host says of it (an offset behind the largest file) is given up alone.
+A failure such as a full disk is reported once; nothing more is written, and the run goes on. A file that can't hold
+the offset that a host gives (beyond the largest file) is given up alone.
 
-DIR may be one that others write to: the run's folder is used by its descriptor, and only when it is ours, so that
-nobody leads us to files elsewhere.
+Others may write in DIR: the run's folder is used through its descriptor, and only if this user owns it, so that nobody
+can lead us to files elsewhere.
 """
 
 import errno
@@ -30,39 +30,37 @@ from .writer import ThreadedWriter, reason_of, wait_written
 
 log = logging.getLogger(__name__)
 SUFFIXES = {Stream.STDOUT: "out", Stream.STDERR: "err"}
-ONE_FILE = frozenset(
-    (errno.EFBIG, errno.EINVAL, errno.EOVERFLOW)
-)  # errors that say something about an offset, not about the disk
-# no links and no waiting for a pipe's reader: on a share that keeps no owners the folder may be anybody's
+ONE_FILE = frozenset((errno.EFBIG, errno.EINVAL, errno.EOVERFLOW))  # errors of an offset, not of the disk
+# neither links nor waiting for a pipe's reader: on a share without owners the folder may be anybody's
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-OPEN_FILES = 64  # at once: 500 ranks have 1000 streams, and many systems allow a process 1024 descriptors
+OPEN_FILES = 64  # 500 ranks have 1000 streams, and many systems allow a process 1024 descriptors
 EVENTS_FILE, REPORT_FILE = "events.jsonl", "report.json"
 
 
 class FilesWriter(ThreadedWriter):
-    """Writes blocks at offsets of many files, few of them open at a time. Its descriptors are numbers of its own.
+    """Writes blocks at offsets of many files, few of them open at a time. Numbers from `place` serve as descriptors.
 
     Attributes:
-        folder: descriptor of the folder in which all files are.
+        folder: descriptor of the folder that holds all files.
     """
 
     def __init__(self, name: str, on_failure: Callable[[int, Exception], None]) -> None:
         super().__init__(name, on_failure)
         self.folder: int | None = None
-        self._places: list[tuple[Path, int]] = []  # of each number: its file and where the next block goes
+        self._places: list[tuple[Path, int]] = []  # for each number: its file, and where the next block goes
         self._files: OrderedDict[Path, int] = OrderedDict()  # the most recently used last
 
     def place(self, path: Path, offset: int) -> int:
-        """A number for blocks that follow each other in a file from an offset on."""
+        """Return a number for consecutive blocks of a file, starting at an offset."""
         self._places.append((path, offset))
         return len(self._places) - 1
 
     def path_of(self, number: int) -> Path | None:
-        """The file that a number stands for, if it stands for one."""
+        """Return the file that a number stands for, None if there is none."""
         return self._places[number][0] if 0 <= number < len(self._places) else None
 
     def close_files(self) -> None:
-        """When all is written."""
+        """Close all files, once everything is written."""
         for fd in self._files.values():
             os.close(fd)
         self._files.clear()
@@ -77,30 +75,27 @@ class FilesWriter(ThreadedWriter):
         return count
 
     def _file(self, path: Path) -> int:
-        found = self._files.get(path)
-        if found is None:
-            if len(self._files) >= OPEN_FILES:
-                os.close(self._files.popitem(last=False)[1])
-            found = self._files[path] = self._opened(path)
-        self._files.move_to_end(path)
-        return found
-
-    def _opened(self, path: Path) -> int:
-        """The file, opened; where no more can be open at once, another one is closed."""
-        while True:
+        if len(self._files) >= OPEN_FILES and path not in self._files:
+            self._close_oldest()
+        while path not in self._files:
             try:
-                return os.open(path.name, FLAGS, 0o600, dir_fd=self.folder)
+                self._files[path] = os.open(path.name, FLAGS, 0o600, dir_fd=self.folder)
             except OSError as exc:
                 if exc.errno not in (errno.EMFILE, errno.ENFILE) or not self._files:
                     raise
-                os.close(self._files.popitem(last=False)[1])
+                self._close_oldest()  # no more can be open at once
+        self._files.move_to_end(path)
+        return self._files[path]
+
+    def _close_oldest(self) -> None:
+        os.close(self._files.popitem(last=False)[1])
 
 
 class LocalCopies:
-    """A listener that keeps what it is told in a folder.
+    """A listener that keeps events and output in files.
 
     Arguments:
-        folder: of all runs; each has its own below.
+        folder: holds a folder for each run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -117,19 +112,17 @@ class LocalCopies:
 
     @classmethod
     def open(cls, folder: Path) -> "LocalCopies":
-        """Make the folder where it is missing.
+        """Make the folder if it is missing.
 
         Raises:
-            UsageError: files can't be put there.
+            UsageError: it can't be made or written to.
         """
         try:
             ours.make_missing(str(folder))
         except OSError as exc:
             raise UsageError(f"{folder}: {exc.strerror}", place="--log-dir") from exc
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise UsageError(
-                f"{folder}: expected a folder that can be written, found one that can't", place="--log-dir"
-            )
+            raise UsageError(f"{folder}: the folder is not writable", place="--log-dir")
         return cls(folder)
 
     @property
@@ -143,20 +136,20 @@ class LocalCopies:
         return self._writer.backlog + (self._events.backlog if self._events is not None else 0)
 
     def bind(self, wake: Callable[[], None]) -> None:
-        """`wake` is called from a writing thread when the backlog falls."""
+        """Call `wake` from a writing thread whenever the backlog has fallen."""
         self._wake = wake
         self._writer.bind(wake)
         if self._events is not None:
             self._events.bind(wake)
 
     def begin(self, run: str, world_size: int) -> None:
-        """Make the run's folder; RunStarting does it, too."""
+        """Make the run's folder, as RunStarting does."""
         if self._own is not None or self._has_failed:
             return
         self._width = max(4, len(str(world_size - 1)))
         own = self._folder / run
         try:
-            with suppress(FileExistsError):  # from an earlier look at the run, if it is ours
+            with suppress(FileExistsError):  # from an earlier command that followed the run
                 own.mkdir(mode=0o700)
             self._writer.folder = _open_ours(own)
             fd = os.open(EVENTS_FILE, FLAGS | os.O_TRUNC, 0o600, dir_fd=self._writer.folder)
@@ -187,13 +180,13 @@ class LocalCopies:
         if isinstance(event, WorkerStarted):
             self._make_files(event.rank)
         elif isinstance(event, RunFinished) and self._own is not None:
-            with suppress(FileNotFoundError):  # there is none from an earlier look at the run
+            with suppress(FileNotFoundError):  # usually there is none yet
                 os.unlink(REPORT_FILE, dir_fd=self._writer.folder)
             content = json.dumps(event.report, indent=2, default=str) + "\n"
             self._writer.put(self._writer.place(self._own / REPORT_FILE, 0), content.encode())
 
     async def aclose(self) -> None:
-        """Return when everything is written, or nothing more can be."""
+        """Wait until everything is written, or nothing more can be."""
         await wait_written(self._writer)
         self._writer.close_files()
         if self._events is not None:
@@ -203,7 +196,7 @@ class LocalCopies:
         return f"rank-{rank:0{self._width}d}.{SUFFIXES[stream]}"
 
     def _make_files(self, rank: int) -> None:
-        """A rank that says nothing has files, too: empty ones."""
+        """Make both files, since a rank without output has empty ones."""
         try:
             for stream in SUFFIXES:
                 os.close(os.open(self._name(rank, stream), FLAGS, 0o600, dir_fd=self._writer.folder))
@@ -218,7 +211,7 @@ class LocalCopies:
             return
         key = (event.rank, event.stream)
         number, expected = self._streams.get(key, (-1, -1))
-        if event.offset != expected:  # the first bytes, or those behind lost ones: these are a hole in the file
+        if event.offset != expected:  # the first bytes, or those after lost ones, which leave a hole in the file
             number = self._writer.place(path, event.offset)
         self._streams[key] = number, event.offset + len(event.chunk)
         self._writer.put(number, event.chunk)
@@ -230,17 +223,17 @@ class LocalCopies:
             self._fail(exc)
         elif path not in self._given_up:
             self._given_up.add(path)
-            log.error("--log-dir: %s: %s: from here on it is not written", path, reason_of(exc))
+            log.error("--log-dir: %s: %s: no more is written to it", path, reason_of(exc))
 
     def _fail(self, exc: Exception) -> None:
-        """Called from the loop's and from writing threads."""
+        """Called from the loop's thread and from writing threads."""
         if not self._has_failed:
             self._has_failed = True
-            log.error("--log-dir: %s: %s: from here on nothing is kept there", self._folder, reason_of(exc))
+            log.error("--log-dir: %s: %s: no more is kept there", self._folder, reason_of(exc))
 
 
 def _open_ours(folder: Path) -> int:
-    """A descriptor of a folder that is ours, whoever may rename it. Raises OSError."""
+    """Return a descriptor of a folder that this user owns, whoever may rename it. Raises OSError."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         try:
@@ -255,7 +248,7 @@ def _open_ours(folder: Path) -> int:
 
 
 def _keeps_owners(folder: int) -> bool:
-    """Its file system does: what we make there is ours. Shares of other systems and NFS for root say something else."""
+    """Whether the file system does: shares of other systems, and NFS for root, give new files another owner."""
     name = f".probe-{secrets.token_hex(6)}"
     fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:

@@ -1,19 +1,16 @@
-"""Events as JSON lines, for machines: `--events FILE|-`. Writes from a thread of its own.
+"""Writes events as JSON lines for other programs: `--events FILE|-`, from its own thread.
 
 Every object has `event` (snake case), `time` (seconds since the epoch), and `host` and `rank` where they apply; the
-other fields are those of events.py. Output events carry `stream` ("stdout", "stderr"), `offset` (of their first byte in
-that stream) and `text`. `text` is the bytes read as UTF-8: a character is never split over two events, and where the
-bytes are no UTF-8 it has U+FFFD in their place and `base64` has the bytes themselves. So the bytes of a stream are, for
-each event in order, those of `base64` if it is there, else `text` in UTF-8.
+other fields are those of events.py. Output events have `stream` ("stdout", "stderr"), `offset` (of their first byte in
+that stream) and `text`, which never splits a character. Where the bytes are not UTF-8, `text` has U+FFFD in their place
+and `base64` has the bytes. To get a stream's bytes, join `base64` where present, else `text` in UTF-8.
 """
 
-import codecs
 import dataclasses
 import json
 import logging
 import os
 import re
-from base64 import b64encode
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
@@ -22,6 +19,7 @@ from typing import Any
 from mnspawn.errors import UsageError
 from mnspawn.events import Event, HostLost, OutputLost, Stream, WorkerExited, WorkerOutput
 
+from .lines import as_json
 from .writer import ThreadedWriter, reason_of, wait_written
 
 log = logging.getLogger(__name__)
@@ -32,7 +30,8 @@ class EventsSink:
     """A listener that writes every event to a descriptor, one JSON object a line.
 
     Arguments:
-        on_failure: told, from the writing thread, that no more is written; else it is logged.
+        owns_fd: close the descriptor at the end.
+        on_failure: called from the writing thread when writing has failed; default: log the error.
     """
 
     def __init__(
@@ -40,13 +39,13 @@ class EventsSink:
     ) -> None:
         self._fd = fd
         self._owns_fd = owns_fd
-        self._told = on_failure
+        self._report_failure = on_failure
         self._writer = ThreadedWriter("events", self._on_failure)
-        self._held: dict[tuple[int, Stream], WorkerOutput] = {}  # the first bytes of a character that is not whole yet
+        self._held: dict[tuple[int, Stream], WorkerOutput] = {}  # first bytes of an unfinished character
 
     @classmethod
     def open(cls, target: str) -> "EventsSink":
-        """`-` is standard output; a file is made anew, readable by its owner only (output may hold secrets).
+        """Write to standard output (`-`) or to a new file that only its owner can read: output may contain secrets.
 
         Raises:
             UsageError: the file can't be written.
@@ -65,11 +64,11 @@ class EventsSink:
         return self._writer.backlog
 
     def bind(self, wake: Callable[[], None]) -> None:
-        """`wake` is called from the writing thread when the backlog falls."""
+        """Call `wake` from the writing thread whenever the backlog has fallen."""
         self._writer.bind(wake)
 
     def on_event(self, event: Event) -> None:
-        """Write one event; of output, what is whole characters."""
+        """Write one event; of output, whole characters only."""
         match event:
             case WorkerOutput():
                 whole = self._whole_characters(event)
@@ -91,10 +90,10 @@ class EventsSink:
             os.close(self._fd)
 
     def _on_failure(self, fd: int, exc: Exception) -> None:
-        if self._told is not None:
-            self._told(exc)
+        if self._report_failure is not None:
+            self._report_failure(exc)
         else:
-            log.error("events: %s: from here on they are not written", reason_of(exc))
+            log.error("events: %s: no more events are written", reason_of(exc))
 
     def _put(self, event: Event) -> None:
         line = json.dumps(describe(event), separators=(",", ":"), default=str)
@@ -120,26 +119,24 @@ class EventsSink:
 
 
 def unfinished_character(chunk: bytes) -> int:
-    """How many bytes at the end may be the beginning of a UTF-8 character (0 to 3)."""
+    """Return how many bytes at the end may begin a UTF-8 character (0 to 3)."""
     for count in range(1, min(3, len(chunk)) + 1):
         byte = chunk[-count]
-        if byte & 0b1100_0000 != 0b1000_0000:  # no continuation byte: an ASCII character or the first of several
+        if byte & 0b1100_0000 != 0b1000_0000:  # not a continuation byte
             length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
             return count if length > count and byte < 0xF8 else 0
     return 0
 
 
 def describe(event: Event) -> dict[str, Any]:
-    """An event as JSON-able values, in the words of this module's docstring."""
+    """Return an event as JSON values, as the module's docstring has them."""
     record: dict[str, Any] = {"event": name_of(type(event)), "time": event.time}
     for field in dataclasses.fields(event):
         value = getattr(event, field.name)
         if isinstance(value, Enum):
             value = value.name.lower()
         elif isinstance(value, bytes):
-            record["text"], is_exact = _text_of(value)
-            if not is_exact:
-                record["base64"] = b64encode(value).decode()
+            record |= as_json(value)
             continue
         if value is not None or field.name != "host":
             record[field.name] = value
@@ -147,12 +144,5 @@ def describe(event: Event) -> dict[str, Any]:
 
 
 def name_of(kind: type[Event]) -> str:
-    """OutputLost -> output_lost; WorkerStarted -> trainer_started, which its readers have known since 0.1.0."""
+    """OutputLost -> output_lost; WorkerStarted -> trainer_started, the name since 0.1.0."""
     return _WORD_START.sub("_", kind.__name__).lower().replace("worker_", "trainer_")
-
-
-def _text_of(chunk: bytes) -> tuple[str, bool]:
-    try:
-        return codecs.decode(chunk, "utf-8"), True
-    except UnicodeDecodeError:
-        return chunk.decode("utf-8", "replace"), False

@@ -1,21 +1,23 @@
-"""Whole lines out of chunks of bytes, one assembler a stream. Pure: decodes nothing, keeps no clock.
+"""Assembles chunks of bytes into whole lines, one assembler a stream. Pure: no clock, no I/O.
 
-Only b"\\n" ends a line. A b"\\r" (progress bars, CRLF), NUL and bytes that are no UTF-8 are part of the line they
-stand in and pass unchanged. Work is done on whole chunks, never line by line: hundreds of megabytes a second.
+Only b"\\n" ends a line. A b"\\r" (progress bars, CRLF), NUL and bytes that are not UTF-8 are part of their line and
+pass unchanged. Whole chunks are handled at once, never line by line: hundreds of megabytes a second.
 """
 
-LINE_LIMIT = 1 << 20  # a longer line passes in pieces; of what programs print whole, even JSON dumps are shorter
+from base64 import b64encode
+
+LINE_LIMIT = 1 << 20  # bytes; longer lines pass in pieces, and even JSON dumps are shorter
 
 
 class LineAssembler:
-    """Takes the chunks of one stream and gives blocks that end where a line ends.
+    """Turns the chunks of one stream into blocks that end where a line ends.
 
-    The blocks, joined, are the chunks, joined. A block that doesn't end in b"\\n" ends in a piece of a line longer than
-    the limit or is, from `flush`, a tail that was never ended.
+    The joined blocks equal the joined chunks. A block without b"\\n" at its end ends in a piece of a line longer than
+    the limit, or is the unterminated tail that `flush` returns.
 
     Arguments:
-        keeps_states: False where only `final_states` will be shown: then a progress bar never grows to the limit, as
-            what its b"\\r" has superseded is forgotten there.
+        keeps_states: False where only `final_states` are shown: what a b"\\r" has overwritten is then dropped at the
+            limit, so that progress bars never pass in pieces.
     """
 
     __slots__ = ("_keeps_states", "_limit", "_parts", "_pending")
@@ -23,21 +25,21 @@ class LineAssembler:
     def __init__(self, limit: int = LINE_LIMIT, *, keeps_states: bool = True) -> None:
         self._limit = limit
         self._keeps_states = keeps_states
-        self._parts: list[bytes] = []  # of a line whose end has not come; joined once, so that 1-byte chunks stay cheap
+        self._parts: list[bytes] = []  # of the unfinished line; joined once, so that 1-byte chunks stay cheap
         self._pending = 0
 
     @property
     def pending(self) -> int:
-        """How many bytes of a half line are held."""
+        """Bytes held of the unfinished line."""
         return self._pending
 
     @property
     def half_line(self) -> bytes:
-        """The held bytes themselves: a progress bar's state, for a terminal's live line."""
+        """The held bytes: for a progress bar, its state."""
         return b"".join(self._parts)
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take a chunk; give everything up to the last line end seen, b"" when there is none yet."""
+        """Take a chunk; return everything up to the last line end, b"" if there is none yet."""
         end = chunk.rfind(b"\n") + 1
         if not end:
             if chunk:
@@ -57,7 +59,7 @@ class LineAssembler:
         return block
 
     def flush(self) -> bytes:
-        """The stream is over: give the unterminated tail as it is."""
+        """Return the unterminated tail: the stream is over."""
         tail = b"".join(self._parts)
         self._parts.clear()
         self._pending = 0
@@ -73,18 +75,18 @@ class LineAssembler:
 
 
 def prefix_lines(block: bytes, prefix: bytes, *, is_continued: bool = False) -> bytes:
-    """Put `prefix` in front of every line of a block; not of the first when that goes on a line that has it."""
+    """Put `prefix` before every line of a block; not before the first if that continues a line that has it."""
     if not block or not prefix:
         return block
     body = block.replace(b"\n", b"\n" + prefix)
     if not block.endswith(b"\n"):
         return body if is_continued else prefix + body
-    whole = memoryview(body)[: -len(prefix)]  # what stands behind the last end belongs to a line that isn't here
+    whole = memoryview(body)[: -len(prefix)]  # the prefix after the last end belongs to a line that isn't here
     return bytes(whole) if is_continued else b"".join((prefix, whole))
 
 
 def final_states(block: bytes) -> bytes:
-    """Of every line what its last lone b"\\r" leaves on a terminal: a progress bar's final state. CRLF stays."""
+    """Reduce every line to what follows its last lone b"\\r": a progress bar's final state. CRLF stays."""
     if b"\r" not in block:
         return block
     return b"\n".join(
@@ -93,7 +95,15 @@ def final_states(block: bytes) -> bytes:
 
 
 def split_lines(block: bytes) -> list[bytes]:
-    """The lines of a block, each with its end; the last one may have none."""
+    """Return the lines of a block, each with its end; the last one may have none."""
     *whole, rest = block.split(b"\n")
     lines = [line + b"\n" for line in whole]
     return [*lines, rest] if rest else lines
+
+
+def as_json(chunk: bytes) -> dict[str, object]:
+    """Return bytes as JSON fields: `text`, and `base64` where they are not UTF-8 (`text` then has U+FFFD for them)."""
+    try:
+        return {"text": chunk.decode()}
+    except UnicodeDecodeError:
+        return {"text": chunk.decode("utf-8", "replace"), "base64": b64encode(chunk).decode()}

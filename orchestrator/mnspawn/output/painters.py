@@ -1,22 +1,20 @@
-"""How a stream's lines look on the console: prefixed, plain, folded, or as JSON objects."""
+"""Shows a stream's lines on the console: prefixed, plain, folded, or as JSON objects. Decides no policy."""
 
 import asyncio
 import json
-from base64 import b64encode
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
 
 from mnspawn.events import Stream
 
-from .fold import Folded, Folder, rank_set
-from .lines import LineAssembler, final_states, split_lines
+from .fold import Folded, LineFolder, rank_set
+from .lines import LineAssembler, as_json, final_states, split_lines
 from .rewind import Rewinder
 from .sanitize import ColourFilter, Sanitizer
 from .surface import Surface
 
-# Of the 16 colours of every terminal those that can be read on a dark and on a light ground.
+# those of a terminal's 16 colours that are readable on dark and on light backgrounds
 PALETTE = (36, 32, 35, 34, 33, 31, 96, 92, 95, 94)
 _MANY = 1  # bold: a line of several ranks
 _RESET = b"\x1b[0m"
@@ -27,10 +25,10 @@ class Look:
     """How output looks, whatever its mode.
 
     Attributes:
-        has_times: every line says when its host saw it.
-        is_sanitized: of control sequences only colours pass.
-        is_coloured: prefixes have their rank's colour; None: on terminals.
-        keeps_colours: colours of the workers' own pass.
+        has_times: show on every line when its host saw it.
+        is_sanitized: let no control sequences but colours pass.
+        is_coloured: give prefixes their rank's colour; None: on terminals.
+        keeps_colours: let the workers' own colours pass.
     """
 
     has_times: bool = False
@@ -39,29 +37,24 @@ class Look:
     keeps_colours: bool = True
 
     def filter(self) -> Sanitizer | ColourFilter | None:
-        """A filter for one stream."""
+        """Return a new filter for one stream, or None if nothing is filtered."""
         if self.is_sanitized:
             return Sanitizer(keeps_colours=self.keeps_colours)
         return None if self.keeps_colours else ColourFilter()
 
     def prefix(self, word: str, rank: int | None, surface: Surface) -> bytes:
-        """`[word] `; `rank` is whose colour it has, None for many."""
+        """Return `[word] ` in the colour of `rank`, None for several ranks."""
         if not (surface.is_terminal if self.is_coloured is None else self.is_coloured):
             return f"[{word}] ".encode("utf-8", "backslashreplace")
         colour = _MANY if rank is None else PALETTE[rank % len(PALETTE)]
-        begin = f"\x1b[0;{colour}m[{word}]".encode(
-            "utf-8", "backslashreplace"
-        )  # 0: what the line before left on is off
-        return begin + _RESET + b" "
+        # 0 ends what the line before left on
+        return f"\x1b[0;{colour}m[{word}]".encode("utf-8", "backslashreplace") + _RESET + b" "
 
     def stamp(self, time: float) -> bytes:
-        """A line's time, where times are shown: UTC, as other tools write it (RFC 3339)."""
-        return f"{rfc3339(time)} ".encode() if self.has_times else b""
-
-
-def rfc3339(time: float) -> str:
-    """2026-01-31T12:00:00.000Z."""
-    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        """Return a line's time in UTC (RFC 3339: 2026-01-31T12:00:00.000Z), b"" where times are not shown."""
+        if not self.has_times:
+            return b""
+        return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z ").encode()
 
 
 @dataclass(slots=True)
@@ -69,10 +62,10 @@ class Source:
     """One stream of one rank.
 
     Attributes:
-        owner: whose a line is that stands open on the surface.
-        filter: what takes control sequences out.
-        is_direct: nobody else writes there: bytes pass as they come.
-        file: the path, where it is a file and no rank's stream.
+        owner: the key of its unfinished line on the surface.
+        filter: removes control sequences.
+        is_direct: nobody else writes there, and bytes pass as they come.
+        file: the path, if this is a file and no rank's stream.
         time: when the host saw the newest bytes.
         rewinder: folds progress bars of several lines; None where every byte is kept.
     """
@@ -92,7 +85,7 @@ class Source:
     rewinder: Rewinder | None = None
 
     def feed(self, chunk: bytes, time: float) -> bytes:
-        """Take bytes; the lines that are whole now."""
+        """Take bytes; return the lines that are whole now."""
         self.time = time
         if self.rewinder is not None:
             chunk = self.rewinder.feed(chunk, self.lines.flush)
@@ -100,39 +93,38 @@ class Source:
 
     @property
     def progress(self) -> bytes:
-        """The newest state of a progress bar that goes on, b"" where there is none."""
+        """The newest state of an unfinished progress bar, b"" if there is none."""
         if self.rewinder is not None and self.rewinder.is_holding:
             return self.rewinder.state
         states = self.lines.half_line.split(b"\r")
         return (states[-1] or states[-2]) if len(states) > 1 else b""
 
     def flush(self) -> bytes:
-        """The rest, line by line or not."""
+        """Return the rest, with or without a line end."""
         rest = self.rewinder.flush() if self.rewinder is not None else b""
         if self.filter is not None:
             rest = self.filter.feed(rest) + self.filter.flush()
         return self.lines.feed(rest) + self.lines.flush()
 
 
-class Painter(Protocol):
+class Painter:
     """Shows blocks of whole lines (or a tail)."""
-
-    def paint(self, source: Source, block: bytes) -> None: ...
-
-    def settle(self) -> None:
-        """Show what waits: something else is to be shown behind it."""
-        ...
 
     @property
     def held(self) -> int:
         """Bytes that wait to be shown."""
-        ...
+        return 0
+
+    def paint(self, source: Source, block: bytes) -> None:
+        """Show a block, at once or later."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Show what waits, because something else is shown after it."""
 
 
-class LinePainter:
-    """Lines behind their rank's prefix, or behind none."""
-
-    held = 0
+class LinePainter(Painter):
+    """Shows lines after their rank's prefix, or without one."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
@@ -141,21 +133,18 @@ class LinePainter:
         prefix = source.prefix + self._look.stamp(source.time)
         source.surface.show(source.fd, source.owner, final_states(block), prefix)
 
-    def settle(self) -> None:
-        """Nothing waits."""
 
-
-class FoldPainter:
-    """Equal lines of many ranks once, behind the set of their ranks. Works in a running loop.
+class FoldPainter(Painter):
+    """Shows equal lines of several ranks once, after the set of these ranks. Needs a running loop.
 
     Arguments:
-        place: descriptor and surface of a stream.
+        place: returns the descriptor and the surface of a stream.
     """
 
     def __init__(self, look: Look, place: Callable[[Stream], tuple[int, Surface]]) -> None:
         self._look = look
         self._place = place
-        self._folder = Folder()
+        self._folder = LineFolder()
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -163,13 +152,13 @@ class FoldPainter:
         return self._folder.held
 
     def expect(self, rank_count: int) -> None:
-        """How many ranks are shown."""
+        """Set how many ranks are shown."""
         self._folder.expect(rank_count)
 
     def paint(self, source: Source, block: bytes) -> None:
         now = asyncio.get_running_loop().time()
         self._folder.feed(source.rank, source.stream, split_lines(final_states(block)), source.time, now)
-        self._pour(now)
+        self._show_ready(now)
 
     def settle(self) -> None:
         if self._timer is not None:
@@ -179,9 +168,9 @@ class FoldPainter:
 
     def _on_time(self) -> None:
         self._timer = None
-        self._pour(asyncio.get_running_loop().time())
+        self._show_ready(asyncio.get_running_loop().time())
 
-    def _pour(self, now: float) -> None:
+    def _show_ready(self, now: float) -> None:
         self._show(self._folder.take(now))
         if self._timer is None and self._folder.deadline is not None:
             self._timer = asyncio.get_running_loop().call_at(self._folder.deadline, self._on_time)
@@ -195,14 +184,12 @@ class FoldPainter:
             surface.show(fd, (only, line.stream), line.text, prefix)
 
 
-class JsonPainter:
-    """Every line as one JSON object on stdout, for machines: host, rank, stream, time, text.
+class JsonPainter(Painter):
+    """Writes every line as one JSON object to stdout: host, rank, stream, time, text.
 
-    `text` is the line without its end. Where it is no UTF-8, `text` has U+FFFD and `base64` the bytes themselves. A
-    piece of a very long line, or a tail that was never ended, has `"partial": true`.
+    `text` is the line without its end; `base64` has its bytes where they are not UTF-8. A piece of a very long line, or
+    an unterminated tail, has `"partial": true`.
     """
-
-    held = 0
 
     def __init__(self, fd: int, surface: Surface) -> None:
         self._fd = fd
@@ -216,17 +203,7 @@ class JsonPainter:
         objects = [json.dumps(head | _content(line)) + "\n" for line in split_lines(block)]
         self._surface.show(self._fd, source.owner, "".join(objects).encode())
 
-    def settle(self) -> None:
-        """Nothing waits."""
-
 
 def _content(line: bytes) -> dict[str, object]:
     text = line.removesuffix(b"\n")
-    content: dict[str, object] = {"text": text.decode("utf-8", "replace")}
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        content["base64"] = b64encode(text).decode()
-    if len(text) == len(line):
-        content["partial"] = True
-    return content
+    return as_json(text) if len(text) < len(line) else as_json(text) | {"partial": True}

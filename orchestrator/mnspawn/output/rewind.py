@@ -1,16 +1,16 @@
-"""Progress bars of several lines: what they write over again and again becomes the lines that a terminal keeps. Pure.
+"""Reduces progress bars of several lines to the lines that a terminal keeps of them. Pure.
 
-Bars that stand below each other move the cursor up with every refresh, and so print each of their lines anew. While a
-stream does that, its last lines are held here and written over as a terminal would; what moves off is a line like all
-others. A stream that never moves the cursor up passes unchanged.
+Such bars move the cursor up with every refresh and print each of their lines again. While a stream does that, its last
+lines are held here and overwritten as on a terminal; lines that the cursor can't reach any more are released. A stream
+that never moves the cursor up passes unchanged.
 """
 
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-MOST_ROWS = 200  # no terminal is higher, and no cursor goes further up
-MOST_BYTES = 1 << 16  # of one row: no terminal is that wide
+MOST_ROWS = 200  # no terminal is higher
+MOST_BYTES = 1 << 16  # a row; no terminal is that wide
 _CSI = rb"\x1b\[[0-?]*[ -/]*"
 _UP = re.compile(rb"\x1b(?:\[\d*[AF]|M)")
 _TOKEN = re.compile(rb"[\r\n]|\x1b(?:\[[0-?]*[ -/]*[@-~]|[ -/]*[0-Z\\^-~])|[^\r\n\x1b]+|\x1b")
@@ -23,7 +23,12 @@ _CURSOR = re.compile(rb"\x1b\[\?25[hl]")
 
 @dataclass(slots=True)
 class _Row:
-    """`is_bar`: it was written over, or begins behind a return; `is_shown`: it was given before it was written over."""
+    """A line on the imagined terminal.
+
+    Attributes:
+        is_bar: it was overwritten, or begins after a return.
+        is_shown: it was released before it was overwritten.
+    """
 
     text: bytes = b""
     is_bar: bool = False
@@ -31,14 +36,14 @@ class _Row:
 
 
 class Rewinder:
-    """One stream. Gives whole lines that nothing can write over any more, or all bytes while nothing is held."""
+    """Filters one stream: releases lines that can't be overwritten any more, or all bytes while nothing is held."""
 
     def __init__(self) -> None:
         self._rows: list[_Row] = []  # none while nothing is held
         self._row = 0
-        self._is_fresh = False  # what comes next replaces the row's text
-        self._is_return = False  # because the cursor came back, and not because a line ended
-        self._is_over = False  # the cursor is shown again, as it is when bars are done
+        self._is_fresh = False  # the next text replaces the row's
+        self._is_return = False  # because the cursor came back, not because a line ended
+        self._is_over = False  # the cursor is visible again, as when bars are done
         self._lead = b""  # colours before that
         self._depth = 0  # how far up the cursor has ever gone
         self._pending = b""
@@ -49,15 +54,15 @@ class Rewinder:
 
     @property
     def state(self) -> bytes:
-        """The row that changed last, or the last one that says something."""
+        """The row that changed last or, if it is blank, the last one that is not."""
         here = self._rows[self._row : self._row + 1]
         return next((row.text for row in (*here, *reversed(self._rows)) if row.text.strip()), b"")
 
     def feed(self, chunk: bytes, take_half_line: Callable[[], bytes]) -> bytes:
-        """Take bytes; give what is to be shown.
+        """Take bytes; return what is to be shown.
 
         Args:
-            take_half_line: takes back what was given before of a line that has no end yet.
+            take_half_line: takes back what was returned before of the unfinished line.
         """
         if not self._rows and not self._pending and b"\x1b" not in chunk and (not self._depth or b"\r" not in chunk):
             return chunk
@@ -75,7 +80,7 @@ class Rewinder:
         return self._release()
 
     def flush(self) -> bytes:
-        """The stream is over: all that is held."""
+        """Return all that is held: the stream is over."""
         rows, self._rows, pending, self._pending = self._rows, [], self._pending, b""
         while rows and not rows[-1].text.strip():
             rows.pop()
@@ -126,7 +131,7 @@ class Rewinder:
             del self._rows[self._row + 1 :]
 
     def _release(self) -> bytes:
-        """Rows that the cursor does not reach any more; all, where a plain line stands below the bars."""
+        """Return rows that the cursor can't reach any more; all rows, if a plain line follows the bars."""
         is_below = self._row == len(self._rows) - 1 > 0 and not self._rows[self._row].text
         if is_below and (self._is_over or not self._rows[self._row - 1].is_bar):
             gone, self._rows, self._is_over = self._rows[:-1], [], False

@@ -1,17 +1,15 @@
-"""Takes control sequences out of what workers write, across chunk borders. Pure.
+"""Removes control sequences from workers' output, across chunk borders. Pure.
 
-Kept are text, tabs, line ends, returns (progress bars) and, unless they are not wanted, colours (SGR). Taken out is all
-else that a terminal obeys: cursor movements, titles, links, images, resets, bells (ECMA-48 and what xterm adds; its
-8-bit forms as UTF-8 has them). A sequence that is cut off by a line's end goes, the line's end stays.
+Keeps text, tabs, line ends, returns (progress bars) and, if wanted, colours (SGR). Removes all else that a terminal
+obeys: cursor movements, titles, links, images, resets, bells (ECMA-48 and xterm's additions, 8-bit forms in UTF-8). Of
+a sequence that a line end cuts off, only the line end stays.
 """
 
 import re
 
-PENDING_LIMIT = (
-    256  # a sequence that has not ended by then is none that a terminal knows; what follows is shown as text
-)
+PENDING_LIMIT = 256  # bytes: terminals know no longer sequence; what follows is shown as text
 
-_STRINGS = rb"(?:\x1b[\]PX^_]|\xc2[\x90\x98\x9d-\x9f])"  # OSC, DCS, SOS, PM, APC: what follows is for the terminal only
+_STRINGS = rb"(?:\x1b[\]PX^_]|\xc2[\x90\x98\x9d-\x9f])"  # OSC, DCS, SOS, PM, APC: never shown
 _STRING_END = re.compile(rb"[\x07\n\x18\x1a\x1b]|\xc2\x9c")
 _CSI = rb"(?:\x1b\[|\xc2\x9b)[0-?]*[ -/]*"
 _TOKEN = re.compile(
@@ -27,25 +25,25 @@ _UNFINISHED = re.compile(rb"(?:" + _CSI + rb"|\x1b[ -/]*|\xc2)\Z")
 _INTERESTING = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xc2]")
 _COLOURS = re.compile(rb"\x1b\[[0-9;:]*m")
 _COLOUR_BEGUN = re.compile(rb"\x1b(?:\[[0-9;:]*)?\Z")
-_REPLACEMENT = "\ufffd".encode()  # what a terminal shows for half a character: kept, it could join into a control
+_REPLACEMENT = "\ufffd".encode()  # for half a character, which could otherwise join into a control
 
 
 class Sanitizer:
     """One stream's filter. Any chunking gives the same bytes.
 
     Arguments:
-        keeps_colours: SGR sequences pass.
+        keeps_colours: let SGR sequences pass.
     """
 
     __slots__ = ("_is_in_string", "_keeps_colours", "_pending")
 
     def __init__(self, *, keeps_colours: bool = True) -> None:
         self._keeps_colours = keeps_colours
-        self._pending = b""  # the beginning of a sequence whose end has not come
+        self._pending = b""  # an unfinished sequence
         self._is_in_string = False
 
     def feed(self, chunk: bytes) -> bytes:
-        """What of the bytes so far is now known to be text or a colour."""
+        """Take bytes; return those that are now known to be text or a colour."""
         if not self._pending and not self._is_in_string and not _INTERESTING.search(chunk):
             return chunk
         text = self._pending + chunk
@@ -57,7 +55,7 @@ class Sanitizer:
         return self._filter(text)
 
     def flush(self) -> bytes:
-        """The stream is over: a sequence that was begun is none; half a character is shown as one."""
+        """End the stream: drop an unfinished sequence, show half a character as U+FFFD."""
         pending, self._pending = self._pending, b""
         was_in_string, self._is_in_string = self._is_in_string, False
         return _REPLACEMENT if pending == b"\xc2" and not was_in_string else b""
@@ -71,7 +69,7 @@ class Sanitizer:
                 if end is None:
                     break
                 self._is_in_string = False
-                # an ESC begins the next sequence (of ESC \\ one of its own), a line's end is a line's end
+                # ESC begins the next sequence (ESC \\ is one of its own), and a line end stays
                 position = end.start() if end[0] in (b"\x1b", b"\n") else end.end()
                 continue
             token = _TOKEN.search(text, position)
@@ -89,7 +87,7 @@ class Sanitizer:
 
 
 class ColourFilter:
-    """Takes colours (SGR) out of one stream and leaves everything else, across chunk borders."""
+    """Removes colours (SGR) from one stream, across chunk borders, and nothing else."""
 
     __slots__ = ("_pending",)
 
@@ -97,7 +95,7 @@ class ColourFilter:
         self._pending = b""
 
     def feed(self, chunk: bytes) -> bytes:
-        """The bytes without colours; the beginning of what may be one waits."""
+        """Take bytes; return them without colours. The beginning of what may be one waits."""
         if not self._pending and b"\x1b" not in chunk:
             return chunk
         text = self._pending + chunk
@@ -106,6 +104,6 @@ class ColourFilter:
         return _COLOURS.sub(b"", text[: len(text) - len(self._pending)])
 
     def flush(self) -> bytes:
-        """What was no colour after all."""
+        """Return what was no colour after all."""
         pending, self._pending = self._pending, b""
         return pending

@@ -1,4 +1,4 @@
-"""The console: a listener that takes events in the loop's thread and never blocks it."""
+"""The console: a listener that shows events and output, and never blocks the loop's thread."""
 
 import os
 from collections.abc import Callable, Collection, Sequence
@@ -24,7 +24,7 @@ from .rewind import Rewinder
 from .surface import ERASE, Surface, is_same_file
 from .writer import ThreadedWriter, reason_of, wait_written
 
-OURS = "mnspawn"  # who owns our own lines
+OURS = "mnspawn"  # the owner of mnspawn's own lines
 
 
 class OutputMode(Enum):
@@ -32,46 +32,36 @@ class OutputMode(Enum):
 
     PREFIX = "prefix"  # [host:rank] in front of every line
     PLAIN = "plain"  # the lines alone
-    FOLD = "fold"  # equal lines of many ranks once, behind [ranks]
-    JSON = "json"  # an object a line, stderr's too on stdout
+    FOLD = "fold"  # [ranks] before a line that these ranks have in common
+    JSON = "json"  # one object a line, also for stderr, on stdout
     NONE = "none"
 
 
 class Wording(Protocol):
-    """Puts events into words; the console only decides where and when they appear."""
+    """Turns events into text; the console decides where and when it appears."""
 
     def line(self, event: Event) -> str | None:
-        """A line of ours for people, without its end, or None."""
+        """Return a line of mnspawn's own, without its end, or None."""
         ...
 
     def live(self, event: Event) -> str | None:
-        """What a terminal's live line says from now on: "" for nothing, None for no change."""
+        """Return what a terminal's live line shows from now on: "" for nothing, None for no change."""
         ...
-
-
-class Silence:
-    """Wording for those who want workers' output only."""
-
-    def line(self, event: Event) -> str | None:
-        return None
-
-    def live(self, event: Event) -> str | None:
-        return None
 
 
 class ConsoleSink:
-    """Workers' stdout on our stdout, their stderr on our stderr, our own lines on stderr; every line whole.
+    """Shows workers' stdout on stdout, and their stderr and mnspawn's own lines on stderr; every line whole.
 
     Arguments:
         mode: how output looks. In `plain`, the bytes of a run's only shown rank pass unchanged and at once.
-        ranks: show these only; None for all. What is not shown here is not lost elsewhere.
-        look: times, colours, and what is filtered.
-        wording: what our own lines say.
+        ranks: show only these; None for all. Other listeners get all ranks.
+        look: times, colours and filters.
+        wording: the text of mnspawn's own lines; None for workers' output only.
         stdout, stderr: descriptors to write to.
 
-    A half line waits for its end and is shown when its worker exits; on a terminal the newest state of a progress bar
-    (text behind a b"\\r") is the live line meanwhile, and what remains of it is its final state. Memory is bounded by
-    `backlog` being heeded and by LINE_LIMIT a stream. When a reader goes away the output for it is dropped and the run
+    An unfinished line waits for its end, at the latest until its worker exits. On a terminal, the live line shows the
+    newest state of a progress bar (text after a b"\\r") meanwhile, and only the final state remains. Memory is bounded
+    by LINE_LIMIT a stream, and by whoever heeds `backlog`. When a reader goes away, its output is dropped and the run
     goes on.
     """
 
@@ -88,7 +78,7 @@ class ConsoleSink:
         self._mode = mode
         self._ranks = ranks
         self._look = look
-        self._wording: Wording = wording or Silence()
+        self._wording = wording
         self._fds = {Stream.STDOUT: stdout, Stream.STDERR: stderr}
         self._err = Surface(ThreadedWriter("console stderr", self._on_failure), is_terminal=os.isatty(stderr))
         self._out = self._err
@@ -112,18 +102,16 @@ class ConsoleSink:
         """Streams that somebody may still read here."""
         if self._mode is OutputMode.NONE:
             return frozenset()
-        places = {
-            stream: self._place(Stream.STDOUT if self._mode is OutputMode.JSON else stream) for stream in self._fds
-        }
+        places = {stream: self._place(stream) for stream in self._fds}
         return frozenset(stream for stream, (fd, surface) in places.items() if not surface.writer.is_broken(fd))
 
     def bind(self, wake: Callable[[], None]) -> None:
-        """`wake` is called from a writing thread when the backlog falls."""
+        """Call `wake` from a writing thread whenever the backlog has fallen."""
         for surface in self._surfaces.values():
             surface.writer.bind(wake)
 
     def on_event(self, event: Event) -> None:
-        """Show what is to be seen of an event."""
+        """Show an event, or note what it says of ranks."""
         match event:
             case WorkerOutput():
                 self._on_output(event)
@@ -132,59 +120,57 @@ class ConsoleSink:
                 self.expect(event.world_size)
             case WorkerStarted():
                 self._hosts[event.rank] = event.host
-            case WorkerExited():
+            case WorkerExited() | OutputLost():
                 self._flush([event.rank])
             case HostLost():
                 self._flush([rank for rank, host in self._hosts.items() if host == event.host])
-            case OutputLost():
-                self._flush([event.rank])
             case RunFinished():
                 self._flush(self._hosts)
                 self._painter.settle()
-        self._say(self._wording.line(event))
-        live = self._wording.live(event)
-        if live is not None:
-            self.show_live(live)
+        if self._wording is not None:
+            self._say(self._wording.line(event))
+            live = self._wording.live(event)
+            if live is not None:
+                self.show_live(live)
 
     def label(self, rank: int, label: str, file: str | None = None) -> None:
-        """Show a rank as `[label]`; in JSON it is a file."""
+        """Show a rank as `[label]`; in JSON, as the file."""
         self._labels[rank] = label, file
 
-    def expect(self, world_size: int, told: int | None = None) -> None:
-        """How many ranks the run has (RunStarting says it, too), and of how many we are told anything; None: all."""
+    def expect(self, world_size: int, shown: int | None = None) -> None:
+        """Set how many ranks the run has, as RunStarting does, and how many have output here; None: by `ranks`."""
         spans = [range(world_size)] if self._ranks is None else self._ranks
-        shown = sum(len(range(span.start, min(span.stop, world_size))) for span in spans)
-        if told is not None:
-            shown = told
+        if shown is None:
+            shown = sum(len(range(span.start, min(span.stop, world_size))) for span in spans)
         self._is_alone = shown == 1
         if isinstance(self._painter, FoldPainter):
             self._painter.expect(shown)
         if any(span.stop > world_size for span in spans):
-            self._say(f"mnspawn: --ranks: there are no ranks behind {world_size - 1} in this run")
+            self._say(f"mnspawn: --ranks: the highest rank of this run is {world_size - 1}")
 
     @property
     def _ends_lines(self) -> bool:
-        """A tail without an end gets one, also where nobody writes behind it."""
+        """Whether an unterminated tail gets a line end even if nobody writes after it."""
         return self._mode in (OutputMode.PREFIX, OutputMode.FOLD)
 
     def show_live(self, text: str) -> None:
-        """On a terminal, what the live line says until something else is to be said."""
+        """On a terminal, show this as the live line until it changes."""
         self._err.show_live(self._fds[Stream.STDERR], OURS, text)
 
     def note(self, line: str) -> None:
-        """A line on stderr from any thread: what operators log. It may break into a line that stands open."""
-        erase = ERASE if self._err.is_terminal else b""  # the live line, should there be one; it comes back by itself
+        """Write a log line to stderr from any thread. It may break into an unfinished line."""
+        erase = ERASE if self._err.is_terminal else b""  # a live line comes back by itself
         self._err.writer.put(self._fds[Stream.STDERR], erase + line.encode("utf-8", "backslashreplace") + b"\n")
 
     async def aclose(self) -> None:
-        """Show the tails that were never ended, take the live line away, and wait until all is written."""
+        """Show unterminated tails, remove the live line, and wait until everything is written."""
         self._flush(dict.fromkeys(rank for rank, _ in self._sources))
         self._painter.settle()
         for fd, surface in self._surfaces.items():
             if self._ends_lines or surface.is_terminal:
                 surface.close_line()
             surface.show_live(fd, OURS, "")
-        for surface in self._surfaces.values():  # twice the same where both are one: closing again is harmless
+        for surface in self._surfaces.values():  # closing a shared one twice is harmless
             await wait_written(surface.writer)
 
     def _on_output(self, event: WorkerOutput) -> None:
@@ -209,8 +195,7 @@ class ConsoleSink:
     def _open_source(self, event: WorkerOutput) -> Source:
         self._hosts[event.rank] = event.host
         is_direct = self._is_alone and self._mode is OutputMode.PLAIN and not self._look.has_times
-        stream = Stream.STDOUT if self._mode is OutputMode.JSON else event.stream
-        fd, surface = self._place(stream)
+        fd, surface = self._place(event.stream)
         source = Source(
             host=event.host,
             rank=event.rank,
@@ -235,7 +220,8 @@ class ConsoleSink:
         return self._look.prefix(str(rank), rank, surface) if self._mode is OutputMode.FOLD else b""
 
     def _place(self, stream: Stream) -> tuple[int, Surface]:
-        fd = self._fds[stream]
+        """Return the descriptor and the surface on which a stream is shown."""
+        fd = self._fds[Stream.STDOUT if self._mode is OutputMode.JSON else stream]
         return fd, self._surfaces[fd]
 
     def _make_painter(self) -> Painter:
@@ -262,6 +248,6 @@ class ConsoleSink:
             self._err.show(self._fds[Stream.STDERR], OURS, line.encode("utf-8", "backslashreplace") + b"\n")
 
     def _on_failure(self, fd: int, exc: Exception) -> None:
-        """A disk is full, or the like: say so where that can still be read. Called from a writing thread."""
+        """Report a full disk or the like where it can still be read. Called from a writing thread."""
         if fd != self._fds[Stream.STDERR]:
-            self.note(f"mnspawn: standard output: {reason_of(exc)}: output from here on is not written there")
+            self.note(f"mnspawn: standard output: {reason_of(exc)}: no more output is written there")

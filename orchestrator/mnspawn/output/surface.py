@@ -1,4 +1,4 @@
-"""One place where lines appear (terminal, pipe, file): keeps lines whole whoever writes, a live line below them."""
+"""Keeps lines whole on a terminal, pipe or file that several sources write to, with a live line below them."""
 
 import os
 import re
@@ -13,10 +13,10 @@ _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f]")
 
 
 class Surface:
-    """Knows whether the last line shown is still open, and whose it is.
+    """Knows whether the last line is unfinished, and whose it is.
 
-    Two descriptors of the same file share a surface: then their order is kept, and a line left open by one is closed
-    before the other writes.
+    Two descriptors of the same file share a surface: their order is kept, and a line that one has left unfinished is
+    ended before the other writes.
     """
 
     def __init__(self, writer: ThreadedWriter, *, is_terminal: bool) -> None:
@@ -28,7 +28,7 @@ class Surface:
         self._live_owner: Hashable = None
 
     def show(self, fd: int, owner: Hashable, block: bytes, prefix: bytes = b"") -> None:
-        """Append a block of `owner`. When its own line stands open it goes on there, without a second prefix."""
+        """Append a block of `owner`, without a second prefix if it continues its own unfinished line."""
         if not block:
             return
         is_continued = self._open is not None and self._open == owner and self._open_fd == fd
@@ -40,18 +40,18 @@ class Surface:
         self._open, self._open_fd = (owner, fd) if is_open else (None, -1)
 
     def close_line(self) -> None:
-        """End the line that stands open, if one does."""
+        """End the unfinished line, if there is one."""
         if self._open is not None:
             fd, self._open, self._open_fd = self._open_fd, None, -1
             self._put(fd, b"\n", is_open=False)
 
     def close_line_of(self, owner: Hashable) -> None:
-        """End the open line if it is `owner`'s."""
+        """End the unfinished line if it is `owner`'s."""
         if self._open is not None and self._open == owner:
             self.close_line()
 
     def show_live(self, fd: int, owner: Hashable, text: str) -> None:
-        """On a terminal, keep `text` as the last line, updated in place; elsewhere nothing. "" takes `owner`'s away."""
+        """On a terminal, show `text` as the last line, updated in place; "" removes `owner`'s. Elsewhere do nothing."""
         if not self.is_terminal or (not text and owner != self._live_owner):
             return
         line = _CONTROLS.sub("", text)[: _columns(fd) - 1].encode("utf-8", "replace")
@@ -69,15 +69,14 @@ class Surface:
 
 
 def _columns(fd: int) -> int:
-    with suppress(OSError):  # no terminal after all, or one without a size: 80 is what everybody assumes
+    with suppress(OSError):  # no terminal after all, or one without a size
         return os.get_terminal_size(fd).columns or 80
     return 80
 
 
 def is_same_file(one: int, other: int) -> bool:
-    """Both descriptors lead to one terminal, pipe or file."""
+    """Whether both descriptors lead to one terminal, pipe or file."""
     try:
-        first, second = os.fstat(one), os.fstat(other)
+        return os.path.sameopenfile(one, other)
     except OSError:  # one of them is closed
         return False
-    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)

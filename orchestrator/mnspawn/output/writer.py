@@ -1,6 +1,6 @@
-"""Writes bytes to file descriptors from a thread of its own, so that a stopped reader blocks nobody else.
+"""Writes bytes to file descriptors from its own thread, so that a stopped reader blocks nobody else.
 
-It bounds nothing itself: whoever fills it watches `backlog` (the engine takes no more output while it is high).
+Sets no bound: whoever fills it watches `backlog` (the engine takes no more output while it is high).
 """
 
 import asyncio
@@ -16,19 +16,17 @@ from contextlib import suppress
 log = logging.getLogger(__name__)
 MERGE = 256 * 1024  # small blocks are joined up to here: one system call instead of many
 WAKE_EVERY = 256 * 1024  # bytes written between two wake-ups of whoever waits for the backlog to fall
-
-NO_DESCRIPTOR = -1  # of a failure that is none's in particular
-# The reader went away (`| head -1`, a closed terminal): normal, and nothing to tell anybody.
+NO_DESCRIPTOR = -1  # stands for all in a failure that concerns no descriptor in particular
+# the reader went away (`| head -1`, a closed terminal): normal, and not reported
 READER_IS_GONE = frozenset({errno.EPIPE, errno.EIO, errno.ECONNRESET})
 
 
 class ThreadedWriter:
-    """One thread and one queue; what is put first is written first, whatever its descriptor.
+    """One thread and one queue: blocks are written in the order in which they are put, whatever their descriptor.
 
-    Two descriptors of one terminal share a writer, which keeps their order. A descriptor that can't be written any more
-    is given up: what was and will be put for it is dropped, and `on_failure` is told once, from the thread, unless its
-    reader just went away. Whatever is raised in the thread is such a failure, and nobody waits for a thread that is
-    dead.
+    A descriptor that can't be written any more is given up: its blocks are dropped, and `on_failure` is called once,
+    from the thread, with the descriptor and the error, unless its reader just went away. Any exception in the thread
+    counts as such a failure, and nobody waits for a thread that has died.
     """
 
     def __init__(self, name: str, on_failure: Callable[[int, Exception], None] | None = None) -> None:
@@ -55,7 +53,7 @@ class ThreadedWriter:
         self._wake = wake
 
     def is_broken(self, fd: int) -> bool:
-        """It was given up."""
+        """Whether the descriptor was given up."""
         return fd in self._broken or (self._has_ended and not self._is_closing)
 
     def put(self, fd: int, block: bytes) -> None:
@@ -69,23 +67,23 @@ class ThreadedWriter:
             self._queue.append((fd, block))
             self._backlog += len(block)
             failure = None if self._thread is not None else self._start()
-            if is_idle:  # else it comes to this block by itself; waking a thread costs more than most blocks
+            if is_idle:  # else it gets here by itself: waking a thread costs more than writing most blocks
                 self._changed.notify()
         if failure is not None:
             self._give_up_all(failure)
 
     def _start(self) -> Exception | None:
-        # a daemon: one that hangs in a write to a stopped reader must not keep us alive
+        # a daemon: a write to a stopped reader must not keep the process alive
         thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         try:
             thread.start()
-        except RuntimeError as exc:  # the system has no thread left
+        except RuntimeError as exc:  # no thread left on this system
             return exc
         self._thread = thread
         return None
 
     def close(self, on_done: Callable[[], None]) -> None:
-        """Accept no more; call `on_done`, from the thread, when all that can be written is written."""
+        """Accept no more; call `on_done` from the thread once all that can be written is written."""
         with self._changed:
             self._is_closing = True
             if self._thread is not None and not self._has_ended:
@@ -95,15 +93,15 @@ class ThreadedWriter:
         on_done()
 
     def join(self) -> None:
-        """After `on_done`: wait for the thread itself, which has nothing left to do."""
+        """Wait for the thread itself, after `on_done`."""
         if self._thread is not None:
             self._thread.join()
 
     def _run(self) -> None:
-        """The thread: when it ends, for whatever reason, nothing waits to be written and nobody for that."""
+        """Write until closed; then, whatever the reason, nothing waits and nobody waits for it."""
         try:
             self._write_all()
-        except Exception as exc:  # noqa: BLE001 - a bug of ours (no write raises here): what waits can't be written
+        except Exception as exc:  # noqa: BLE001 - a bug (no write raises here): what waits can't be written
             self._give_up_all(exc)
         finally:
             with self._changed:
@@ -138,12 +136,12 @@ class ThreadedWriter:
         while rest and fd not in self._broken:
             try:
                 count = self._write_some(fd, rest)
-            except BlockingIOError:  # the descriptor came to us non-blocking and is shared: leave it so
+            except BlockingIOError:  # the descriptor is shared and was non-blocking before: leave it so
                 poll = select.poll()
                 poll.register(fd, select.POLLOUT)
                 poll.poll()
                 continue
-            except Exception as exc:  # noqa: BLE001 - an offset that is too large, a file closed by somebody else, ...
+            except Exception as exc:  # noqa: BLE001 - an offset too large, a file closed elsewhere, ...
                 self._give_up(fd, exc)
                 break
             rest = rest[count:]
@@ -151,7 +149,7 @@ class ThreadedWriter:
         self._settle(len(rest))
 
     def _write_some(self, fd: int, block: memoryview) -> int:
-        """Write from the block's beginning; how much it was."""
+        """Write some of the block's first bytes; return how many."""
         return os.write(fd, block)
 
     def _give_up_all(self, exc: Exception) -> None:
@@ -161,7 +159,7 @@ class ThreadedWriter:
             self._queue.clear()
             left, self._backlog = self._backlog, 0
         for fd in waiting or {NO_DESCRIPTOR}:
-            self._tell(fd, exc)
+            self._report(fd, exc)
         if left and self._wake is not None:
             with suppress(RuntimeError):  # as in _settle
                 self._wake()
@@ -173,14 +171,14 @@ class ThreadedWriter:
             self._queue = deque((owner, block) for owner, block in self._queue if owner != fd)
         self._settle(dropped)
         if not isinstance(exc, OSError) or exc.errno not in READER_IS_GONE:
-            self._tell(fd, exc)
+            self._report(fd, exc)
 
-    def _tell(self, fd: int, exc: Exception) -> None:
+    def _report(self, fd: int, exc: Exception) -> None:
         if self._on_failure is not None:
             try:
                 self._on_failure(fd, exc)
-            except Exception:  # that could not be told either: the thread has other descriptors to write to
-                log.exception("%s: a failed write could not be told", self._name)
+            except Exception:  # the thread has other descriptors to write to
+                log.exception("%s: a failed write could not be reported", self._name)
 
     def _settle(self, count: int) -> None:
         if not count:
@@ -192,17 +190,17 @@ class ThreadedWriter:
             if is_time:
                 self._since_wake = 0
         if is_time and self._wake is not None:
-            with suppress(RuntimeError):  # the waiter's loop was closed while a stopped reader kept us: nobody waits
+            with suppress(RuntimeError):  # the waiter's loop was closed meanwhile: nobody waits
                 self._wake()
 
 
 def reason_of(exc: Exception) -> str:
-    """Why a write failed, for people."""
+    """Return why a write failed, for people."""
     return (exc.strerror if isinstance(exc, OSError) else None) or f"{type(exc).__name__}: {exc}"
 
 
 async def wait_written(writer: ThreadedWriter) -> None:
-    """Close a writer; return when all that can be written is written."""
+    """Close a writer and wait until all that can be written is written."""
     loop = asyncio.get_running_loop()
     is_done = asyncio.Event()
 

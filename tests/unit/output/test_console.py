@@ -14,17 +14,20 @@ import pytest
 from mnspawn.events import Event, HostLost, Notice, RunStarting, Stream, WorkerExited, WorkerOutput, WorkerStarted
 from mnspawn.output import fold
 from mnspawn.output.painters import Look
-from mnspawn.output.sinks import ConsoleSink, OutputMode, Silence
+from mnspawn.output.sinks import ConsoleSink, OutputMode
 from tests.support import PATIENCE
 
 OUT, ERR = Stream.STDOUT, Stream.STDERR
 
 
-class Words(Silence):
-    """Notices are lines; everything else is silence."""
+class Words:
+    """Notices are lines; nothing else is worded."""
 
     def line(self, event: Event) -> str | None:
         return f"mnspawn: {event.text}" if isinstance(event, Notice) else None
+
+    def live(self, event: Event) -> str | None:
+        return None
 
 
 def starting(world_size: int = 4) -> RunStarting:
@@ -115,7 +118,7 @@ def test_only_chosen_ranks_are_shown() -> None:
 
 def test_ranks_that_a_run_does_not_have_are_told() -> None:
     _, err = show([starting(4)], ranks=[range(3, 10**9)])
-    assert err == b"mnspawn: --ranks: there are no ranks behind 3 in this run\n"
+    assert err == b"mnspawn: --ranks: the highest rank of this run is 3\n"
     assert show([starting(4)], ranks=[range(3, 4)]) == (b"", b"")
 
 

@@ -190,7 +190,7 @@ def test_a_disk_that_takes_no_more_is_told_once(
         asyncio.run(listener.aclose())
     assert listener.backlog == 0
     assert [record.message for record in caplog.records] == [
-        f"--log-dir: {tmp_path}: No space left on device: from here on nothing is kept there"
+        f"--log-dir: {tmp_path}: No space left on device: no more is kept there"
     ]
 
 
@@ -216,4 +216,4 @@ def test_an_offset_that_no_file_has_costs_that_file_only(
     files = kept(tmp_path, [output(0, b"one"), *lies, output(0, b"two", 3)])
     assert files["rank-0000.out"] == b"onetwo"
     (told,) = [record.message for record in caplog.records if "rank-0001.out" in record.message]
-    assert told.endswith("from here on it is not written")
+    assert told.endswith("no more is written to it")

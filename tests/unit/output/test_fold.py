@@ -4,15 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mnspawn.output import fold
-from mnspawn.output.fold import Folded, Folder, rank_set
+from mnspawn.output.fold import Folded, LineFolder, rank_set
 
 
 def told(lines: list[Folded]) -> list[tuple[str, bytes]]:
     return [(rank_set(line.ranks), line.text) for line in lines]
 
 
-def fed(*said: tuple[int, bytes], stream: str = "out", expect: int | None = None) -> Folder:
-    folder = Folder(window=1.0)
+def fed(*said: tuple[int, bytes], stream: str = "out", expect: int | None = None) -> LineFolder:
+    folder = LineFolder(window=1.0)
     if expect is not None:
         folder.expect(expect)
     for rank, line in said:
@@ -49,7 +49,7 @@ def test_every_ranks_lines_keep_their_order() -> None:
 
 
 def test_streams_are_never_mixed() -> None:
-    folder = Folder()
+    folder = LineFolder()
     folder.feed(0, "out", [b"x\n"], 0.0, now=0.0)
     folder.feed(1, "err", [b"x\n"], 0.0, now=0.0)
     assert [(line.stream, line.ranks) for line in folder.flush()] == [("out", {0}), ("err", {1})]
@@ -68,14 +68,14 @@ def test_tails_are_never_shared() -> None:
 
 
 def test_a_line_has_the_time_at_which_it_was_said_first() -> None:
-    folder = Folder()
+    folder = LineFolder()
     folder.feed(0, "out", [b"x\n"], 100.0, now=0.0)
     folder.feed(1, "out", [b"x\n"], 99.0, now=0.0)
     assert [line.time for line in folder.flush()] == [100.0]
 
 
 def test_what_waits_is_bounded() -> None:
-    folder = Folder()
+    folder = LineFolder()
     folder.feed(0, "out", [b"x" * 65535 + b"%d\n" % n for n in range(32)], 0.0, now=0.0)
     assert folder.held > fold.HELD_LIMIT
     assert len(folder.take(now=0.0)) == 17
@@ -83,7 +83,7 @@ def test_what_waits_is_bounded() -> None:
 
 
 def test_ten_thousand_equal_lines_of_a_rank_cost_little() -> None:
-    folder = Folder()
+    folder = LineFolder()
     for rank in range(4):
         folder.feed(rank, "out", [b"\n"] * 10_000, 0.0, now=0.0)
         folder.take(now=0.0)
@@ -98,7 +98,7 @@ SAID = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["out", "err"]), st
 def test_every_line_of_every_rank_is_shown_once_and_in_order(
     said: list[tuple[int, str, bytes]], pauses: list[bool], expects: bool
 ) -> None:
-    folder, now, shown = Folder(window=1.0), 0.0, []
+    folder, now, shown = LineFolder(window=1.0), 0.0, []
     if expects:
         folder.expect(4)
     for index, (rank, stream, line) in enumerate(said):

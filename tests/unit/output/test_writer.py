@@ -151,7 +151,7 @@ def test_a_failure_that_can_not_be_told_stops_nothing(caplog: pytest.LogCaptureF
     writer.put(3, b"y")
     asyncio.run(written(writer))
     assert writer.backlog == 0
-    assert "a failed write could not be told" in caplog.text
+    assert "a failed write could not be reported" in caplog.text
 
 
 def test_nobody_waits_for_a_thread_that_is_dead() -> None:
