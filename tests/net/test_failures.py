@@ -96,22 +96,9 @@ def test_what_a_worker_left_behind_is_swept(cluster: Cluster, tmp_path: Path) ->
     cluster.check_clean()
 
 
-def test_workers_that_ignore_term_are_killed_after_the_grace(cluster: Cluster, tmp_path: Path) -> None:
-    """F05: and that is told."""
-    script = tmp_path / "stubborn.py"
-    script.write_text(
-        "import os, signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "time.sleep(0.5)\n"
-        "sys.exit(4) if os.environ['RANK'] == '0' else time.sleep(1000)\n"
-    )
-    done = cluster.mnspawn("--hosts", "h1,h2,h3", "--nproc-per-node", "1", "--grace", "1", str(script))
-    assert done.status == 4, done
-    assert "TERM was not enough and KILL followed for ranks 1-2" in done.stderr, done
-    cluster.check_clean()
-
-
-def test_without_a_grace_all_are_killed_at_once_and_what_they_said_is_shown(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.fixture
+def stubborn(tmp_path: Path) -> str:
+    """A script that ignores TERM, whose rank 0 fails once it is up."""
     script = tmp_path / "stubborn.py"
     script.write_text(
         "import os, signal, sys, time\n"
@@ -120,7 +107,19 @@ def test_without_a_grace_all_are_killed_at_once_and_what_they_said_is_shown(clus
         "time.sleep(0.5)\n"
         "sys.exit(4) if os.environ['RANK'] == '0' else time.sleep(1000)\n"
     )
-    done = cluster.mnspawn("--hosts", "h1,h2", "--nproc-per-node", "2", "--grace", "0", str(script))
+    return str(script)
+
+
+def test_workers_that_ignore_term_are_killed_after_the_grace(cluster: Cluster, stubborn: str) -> None:
+    """F05: and that is told."""
+    done = cluster.mnspawn("--hosts", "h1,h2,h3", "--nproc-per-node", "1", "--grace", "1", stubborn)
+    assert done.status == 4, done
+    assert "TERM was not enough and KILL followed for ranks 1-2" in done.stderr, done
+    cluster.check_clean()
+
+
+def test_without_a_grace_all_are_killed_at_once_and_what_they_said_is_shown(cluster: Cluster, stubborn: str) -> None:
+    done = cluster.mnspawn("--hosts", "h1,h2", "--nproc-per-node", "2", "--grace", "0", stubborn)
     assert done.status == 4, done
     assert "TERM" not in done.stderr, done
     assert done.stdout.count("up" * 10000) == 4
