@@ -56,11 +56,9 @@ def make_missing(path: str) -> None:
     """
     if os.path.isdir(path):
         return
+    make_missing(os.path.dirname(path) or ".")
     try:
         os.mkdir(path, 0o700)  # one by one: os.makedirs gives the mode to the last alone
-    except FileNotFoundError:
-        make_missing(os.path.dirname(path) or ".")
-        make_missing(path)
     except FileExistsError:
         if not os.path.isdir(path):  # else another process was faster
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)

@@ -28,6 +28,11 @@ def test_every_level_that_is_made_is_for_us_alone_whatever_the_umask(tmp_path: P
     )
 
 
+def test_a_file_system_that_takes_no_folders_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError, match="/proc/missing"):  # as /proc answers
+        ours.make_missing("/proc/missing/below")
+
+
 def test_a_folder_that_others_can_only_read_is_closed(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a").chmod(0o755)

@@ -120,7 +120,7 @@ def test_a_reader_that_leaves_does_not_hold_it_up(controller: Controller) -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["exec", "h1", "uptime"], "expected -- and a command behind the hosts"),
+        (["exec", "h1", "uptime"], "expected -- and a command after the hosts"),
         (["exec", "h1", "--"], "expected a command after --, found nothing"),
         (["exec", "--", "uptime"], "expected hosts to run on, found none"),
         (["exec", "-H", "a", "b", "--", "true"], "HOSTS: expected hosts once, found --hosts as well"),

@@ -53,8 +53,8 @@ def test_help_answers_what_how_and_what_else(controller: Controller, words: list
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "expected a script behind the options, found nothing"),
-        (["--hosts", "a"], "expected a script behind the options, found nothing"),
+        ([], "expected a script after the options, found nothing"),
+        (["--hosts", "a"], "expected a script after the options, found nothing"),
         (["--nope", "train.py"], "--nope: expected an option of mnspawn, found an unknown one"),
         (["--hosts"], "--hosts: expected a value, found the end of the command line"),
         (["--hosts", "", "train.py"], "--hosts: "),

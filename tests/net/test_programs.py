@@ -89,8 +89,8 @@ def test_a_script_that_only_the_hosts_have(cluster: Cluster, tmp_path: Path) -> 
         (["nowhere.py"], "SCRIPT: expected a script, found no file 'nowhere.py'"),
         (["/no/where.py"], "SCRIPT: expected a script, found no file '/no/where.py' here or on a host"),
         (["/usr"], "SCRIPT: expected a script, found the folder /usr"),
-        ([], "expected a script behind the options, found nothing"),
-        ([""], "expected a script behind the options, found an empty word"),
+        ([], "expected a script after the options, found nothing"),
+        ([""], "expected a script after the options, found an empty word"),
     ],
 )
 def test_a_script_that_is_nowhere_is_a_usage_error(cluster: Cluster, words: list[str], said: str) -> None:

@@ -14,13 +14,13 @@ from .table import COMMANDS
 
 HELP = """Start one distributed program on many SSH hosts.
 
-Everything behind SCRIPT belongs to it, whatever it looks like. Every rank finds in its environment what it needs to \
-meet the others (RANK, WORLD_SIZE, MASTER_ADDR, ...: for torch, Paddle and JAX). Output comes back line by line. The \
-first rank that fails stops all, and its exit status is ours.
+Everything after SCRIPT is passed to it unchanged. Every rank gets the environment that torch, Paddle and JAX expect \
+(RANK, WORLD_SIZE, MASTER_ADDR, ...). Output comes back line by line. The first rank that fails stops all others, and \
+mnspawn ends with its exit status.
 """
 
-SCRIPT = "What every rank runs; with -m a module, with --no-python any command."
-ARGS = "Its arguments, byte for byte."
+SCRIPT = "The Python script that every rank runs; with -m a module, with --no-python a command."
+ARGS = "Arguments of the script, passed byte for byte."
 
 EXAMPLES = """Examples:
   mnspawn --sandbox 2 --nproc-per-node 2 train.py   try it on this machine
@@ -30,14 +30,14 @@ EXAMPLES = """Examples:
 
 MORE = """Every option can also be given as MNSPAWN_<OPTION> in the environment and
 in ~/.config/mnspawn/settings.toml (MNSPAWN_SETTINGS names another file).
-Arguments win over the environment, and that over the file.
+The command line wins over the environment, and the environment over the file.
 
 Ctrl-C once stops all ranks, twice kills them, three times leaves at once.
-Ctrl-\\ lets go of the run, which goes on; mnspawn attach takes it over.
+Ctrl-\\ leaves the run in the background; mnspawn attach returns to it.
 
 Exit status: that of the rank that failed first (128 + signal if one killed
 it); else 0, 2 usage, 3 a host could not be used, 4 a host refused the plan,
-5 a host was lost, 124 --timeout, 129, 130, 143 HUP, INT, TERM, 70 our bug."""
+5 a host was lost, 124 --timeout, 129, 130, 143 HUP, INT, TERM, 70 a bug."""
 
 
 def build() -> Any:
@@ -66,7 +66,7 @@ def _command() -> Any:
     parameters = [parameter_of(option, panel=option.panel) for option in declared.OPTIONS]
     parameters += [
         _keyword(
-            "version", Annotated[bool, typer.Option("--version", help="Show the version and leave.", metavar="")], False
+            "version", Annotated[bool, typer.Option("--version", help="Show the version and exit.", metavar="")], False
         ),
         _keyword("script", Annotated[Path, typer.Argument(metavar="SCRIPT", help=SCRIPT)], inspect.Parameter.empty),
         _keyword(

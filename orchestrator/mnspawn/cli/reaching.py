@@ -29,7 +29,7 @@ SHARED = (
 HEADING, HEADED = "Hosts and SSH", frozenset(SHARED) - {"verbose"}
 EXPRESSION = "Names, gpu[01-16], @group, a!b, ..."
 HostsArgument = Annotated[list[str] | None, typer.Argument(metavar="HOSTS", help=EXPRESSION, show_default=False)]
-JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="For machines.")]
+JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON.")]
 
 
 def takes_settings(

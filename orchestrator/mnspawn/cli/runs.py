@@ -32,17 +32,21 @@ LISTS = ("hosts", "hostfile", "inventory")
 REACH = (*LISTS, "ssh_config", "transport", "host_key_check", "connect_timeout", "verbose")
 SHOW = ("output", "timestamps", "color", "sanitize", "log_dir")
 HELPS = {
-    "hosts": "Ask these hosts; a run is found when all its hosts are among them (logs, tail: or choose of its hosts).",
+    "hosts": "Ask these hosts; they must include all hosts of the run. "
+    "With logs and tail of a run known here: choose among its hosts.",
     "hostfile": "Ask the hosts of this file.",
-    "inventory": "Ask the hosts of this inventory, or choose of them by --hosts.",
-    "connect_timeout": "For reaching a host.",
-    "log_dir": "Copies of what is shown, byte for byte, in DIR/RUN.",
+    "inventory": "Ask the hosts of this inventory, or choose among them with --hosts.",
+    "connect_timeout": "Give up on a host after this time.",
+    "log_dir": "Copy what is shown, byte for byte, to DIR/RUN.",
     "ranks": "Only these ranks, such as 0,3-5.",
 }
 REFUSAL_LOOK = 0.1  # seconds between looks whether stdout is still written
 takes_settings = partial(reaching.takes_settings, helps=HELPS)
 RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="Its id, the beginning of it, or its name (--name).", show_default=False)
+    str,
+    typer.Argument(
+        metavar="RUN", help="The run's id, the beginning of its id, or its name (--name).", show_default=False
+    ),
 ]
 
 

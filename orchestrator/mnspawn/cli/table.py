@@ -23,17 +23,17 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = {
     "ps": Command("mnspawn.cli.commands.ps", "List runs."),
-    "status": Command("mnspawn.cli.commands.status", "Tell how a run stands."),
+    "status": Command("mnspawn.cli.commands.status", "Show the state of a run."),
     "logs": Command("mnspawn.cli.commands.logs", "Show what a run's ranks wrote."),
-    "tail": Command("mnspawn.cli.commands.tail", "Follow a run, or any files of hosts."),
-    "attach": Command("mnspawn.cli.commands.attach", "Take a run over."),
-    "detach": Command("mnspawn.cli.commands.detach", "Let go of a run."),
+    "tail": Command("mnspawn.cli.commands.tail", "Follow a run, or any files on hosts."),
+    "attach": Command("mnspawn.cli.commands.attach", "Return to a run."),
+    "detach": Command("mnspawn.cli.commands.detach", "Detach a run from its terminal."),
     "stop": Command("mnspawn.cli.commands.stop", "Stop a run."),
     "signal": Command("mnspawn.cli.commands.signal", "Send a signal to the ranks of a run."),
-    "report": Command("mnspawn.cli.commands.report", "Tell what happened in a run."),
+    "report": Command("mnspawn.cli.commands.report", "Show what happened in a run."),
     "clean": Command("mnspawn.cli.commands.clean", "Remove what dead runs left on hosts."),
     "inventory": Command("mnspawn.cli.commands.inventory", "Show, check, convert and edit lists of hosts."),
-    "hosts": Command("mnspawn.cli.commands.hosts", "Look at hosts before a run needs them, and learn their keys."),
+    "hosts": Command("mnspawn.cli.commands.hosts", "Check hosts before a run, show their settings, accept their keys."),
     "exec": Command("mnspawn.cli.commands.exec", "Run the same command once on every host."),
 }
 

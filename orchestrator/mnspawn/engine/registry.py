@@ -164,7 +164,7 @@ class Registry:
         Raises:
             UsageError: none, or several.
         """
-        hint = "mnspawn ps lists them; for a run started elsewhere add --hosts and the hosts that it runs on"
+        hint = "mnspawn ps lists them; for a run started elsewhere, name its hosts with --hosts"
         if RUN_ID.fullmatch(word):
             with contextlib.suppress(OSError, ValueError):  # it is something else than an id
                 return self.read(word)

@@ -71,7 +71,7 @@ class _Parser:
                 self._skip(r"[ \t]*")
                 yield Entry(name, self._value(name), place)
             else:
-                self._end_line(f"= behind {name}")
+                self._end_line(f"= after {name}")
                 yield Entry(name, None, place)
 
     def _value(self, name: str) -> str:
@@ -83,7 +83,7 @@ class _Parser:
             self._check(value, start, name)
             return value
         value = self._quoted(quote, name)
-        self._end_line(f"the end of the line behind the value of {name}")
+        self._end_line(f"the end of the line after the value of {name}")
         return value
 
     def _quoted(self, quote: str, name: str) -> str:

@@ -70,7 +70,7 @@ def program_of(settings: Settings, words: Sequence[str]) -> Program:
     """
     if not words or not words[0]:
         found = "an empty word" if words else "nothing"
-        raise UsageError(f"expected a script behind the options, found {found}", hint="mnspawn --hosts a,b train.py")
+        raise UsageError(f"expected a script after the options, found {found}", hint="mnspawn --hosts a,b train.py")
     kind: Literal["script", "module", "command"] = "script"
     if settings.module:
         kind = "module"

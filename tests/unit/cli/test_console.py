@@ -72,7 +72,8 @@ def test_a_detached_run_tells_its_id_and_leaves_somebody_with_it(
     out, err = capfd.readouterr()
     assert out == "1a2b3c4d\n"
     assert err == (
-        "mnspawn: run 1a2b3c4d goes on; mnspawn attach 1a2b3c4d takes it over, mnspawn stop 1a2b3c4d ends it\n"
+        "mnspawn: run 1a2b3c4d continues without us; "
+        "mnspawn attach 1a2b3c4d returns to it, mnspawn stop 1a2b3c4d ends it\n"
     )
     assert kept == [(tmp_path / "mnspawn" / "known", "1a2b3c4d")]
 

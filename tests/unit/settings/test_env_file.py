@@ -50,8 +50,8 @@ def test_values_arrive_byte_for_byte(tmp_path: Path) -> None:
     [
         ("A=b\n  =x\n", "a.env:2:3: expected the name of a variable, found '='"),
         ("1A=b\n", "a.env:1:1: expected the name of a variable, found '1'"),
-        ("A=b\nB c\n", "a.env:2:3: expected = behind B, found something else"),
-        ("A='x' y\n", "a.env:1:7: expected the end of the line behind the value of A, found something else"),
+        ("A=b\nB c\n", "a.env:2:3: expected = after B, found something else"),
+        ("A='x' y\n", "a.env:1:7: expected the end of the line after the value of A, found something else"),
         ("A=b\nB = \"x\n", "a.env:2:5: expected a \" at the end of the value of B, found the end of the file"),
         ("A=x${HOME}\n", "a.env:1:4: expected the value of A as it is: nothing in it is replaced, found ${"),
         ('A="x\ny$(pwd)"\n', "a.env:2:2: expected the value of A as it is: nothing in it is replaced, found $("),

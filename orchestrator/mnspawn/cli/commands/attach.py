@@ -27,7 +27,7 @@ from mnspawn.settings.table import Settings
 from .logs import has_times
 from .run import say_detached
 
-SUMMARY = "Take a run over: its output, its end, and Ctrl-C."
+SUMMARY = "Return to a run: follow its output, see its end, stop it with Ctrl-C."
 EPILOG = (
     "Ctrl-C stops all ranks, twice kills them; Ctrl-\\ lets go of the run again. While attached, a failing rank or a"
     " lost host stops all. Several people can be attached. Exit status: that of the run; 0 when let go."
@@ -44,7 +44,7 @@ def attach(
     ] = LINES,
     everything: Annotated[bool, typer.Option("--all", "-a", metavar="", help="Begin with the first line.")] = False,
 ) -> int:
-    """Take a run over."""
+    """Return to a run."""
     known = find_run(run, settings, misses_one=False)
     options = ViewOptions(
         tail=None if everything or settings.log_dir is not None else lines,

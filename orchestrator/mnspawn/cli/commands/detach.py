@@ -12,7 +12,7 @@ from mnspawn.cli.runs import REACH, RunArgument, application, find_run, print_er
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.settings.table import Settings
 
-SUMMARY = "Have the terminal that holds a run let go of it, wherever it is; the run goes on (as Ctrl-\\ there)."
+SUMMARY = "Detach a run from the terminal that follows it, wherever that is (like Ctrl-\\ there); the run continues."
 EPILOG = (
     "A terminal of another machine is asked by way of the hosts, to which it is connected. Exit status: 0 when the run"
     " is detached; 2 when it has ended or nobody holds it; 3 when it was not let go of, or hosts did not answer."
@@ -24,7 +24,7 @@ LOOK_FAR = 0.5  # on other machines
 
 @takes_settings(*REACH)
 def detach(settings: Settings, run: RunArgument) -> int:
-    """Let go of a run."""
+    """Detach a run from its terminal."""
     known = find_run(run, settings)
     pid = registry().holder(known.run)
     if pid is None:

@@ -20,13 +20,13 @@ from mnspawn.settings.table import Settings
 
 BACKLOG = 4 << 20  # bytes that nobody has read yet; beyond, hosts have to wait
 RULE = "-" * 15  # as clush and dshbak have it
-NO_COMMAND = "expected -- and a command behind the hosts"
+NO_COMMAND = "expected -- and a command after the hosts"
 
 HELP = """Run the same command once on every host.
 
-Its words reach it as they are; for pipes and the like: mnspawn exec h1,h2 -- sh -c 'ls | wc -l'
+The command's words are passed unchanged; for pipes, start a shell: mnspawn exec h1,h2 -- sh -c 'ls | wc -l'
 
-What many hosts say the same is shown once. Ctrl-C ends the command on all hosts, twice leaves it to itself.
+Equal output of many hosts is shown once. Ctrl-C stops the command on all hosts; a second one leaves it running.
 
 The exit status is the worst one: the largest, where a host that could not be reached counts as 3, one whose \
 connection was lost as 5, one that took longer than --timeout as 124.
@@ -53,11 +53,11 @@ def execute(
     context: typer.Context,
     hosts_argument: HostsArgument = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Show every line as it comes, behind its host's name.")
+        bool, typer.Option("--stream", help="Show every line as it comes, after its host's name.")
     ] = False,
-    sequential: Annotated[bool, typer.Option("--sequential", help="One host after the other.")] = False,
+    sequential: Annotated[bool, typer.Option("--sequential", help="Run on one host after the other.")] = False,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", metavar="SECONDS", help="For the command on each host.")
+        float | None, typer.Option("--timeout", metavar="SECONDS", help="Stop the command on a host after this time.")
     ] = None,
 ) -> int:
     """Run the same command once on every host."""
@@ -114,7 +114,7 @@ class _Output:
         self._fallen = asyncio.Event()
 
     def takes(self, names: list[str]) -> OnOutput:
-        """What takes output as it comes, and shows every line behind its host's name."""
+        """What takes output as it comes, and shows every line after its host's name."""
         self._names = names
         loop = asyncio.get_running_loop()
 

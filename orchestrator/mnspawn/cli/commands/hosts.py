@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="hosts",
-    help="Look at hosts, and learn their keys.",
+    help="Check hosts, show their settings, accept their keys.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -39,13 +39,13 @@ def check(
     hosts_argument: HostsArgument = None,
     ignore: Annotated[
         str | None,
-        typer.Option("--ignore", metavar="LIST", help=f"Findings that do not count: {', '.join(fleet.CHECKS)}."),
+        typer.Option("--ignore", metavar="LIST", help=f"Ignore these findings: {', '.join(fleet.CHECKS)}."),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Look at all hosts at once: can they be reached and used, and do they reach each other?
+    """Check all hosts at once: whether they can be reached and used, and reach each other.
 
-    Every finding says what to do. Status 1 when something is wrong; notes, in brackets, don't count.
+    Every finding says what to do. The exit status is 1 if something is wrong; notes, in brackets, do not count.
     """
     ignored = _ignored(ignore)
     hosts = chosen_hosts(settings, else_all=True)
@@ -88,7 +88,7 @@ def _without(examined: "Sequence[Examined]", ignored: set[str]) -> "list[Examine
 
 
 def show(settings: Settings, hosts_argument: HostsArgument = None, as_json: JsonOption = False) -> int:
-    """Show every value that holds for hosts, and where it comes from. Nobody is contacted."""
+    """Show every setting of hosts, and where it comes from. No host is contacted."""
     hosts = chosen_hosts(settings, else_all=True)
     if not hosts:
         raise UsageError("expected real hosts: those of a sandbox have no settings", place="--sandbox")
@@ -119,7 +119,7 @@ def trust(
     settings: Settings,
     hosts_argument: HostsArgument = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Also in place of keys that have changed.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Also replace keys that have changed.")] = False,
 ) -> int:
     """Fetch the hosts' keys, show their fingerprints, and write them to known_hosts after a yes."""
     hosts = chosen_hosts(settings, else_all=True)

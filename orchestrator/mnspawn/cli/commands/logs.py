@@ -33,19 +33,19 @@ EPILOG = (
     "Exit status: 0; with -f, when the run ends while we look, the run's own; 3 when hosts did not answer."
     " Looking disturbs no run: Ctrl-C, a closed pipe, a full disk (2) or a lost link end only the looking."
 )
-FollowOption = Annotated[bool, typer.Option("--follow", "-f", metavar="", help="Go on until the run ends.")]
+FollowOption = Annotated[bool, typer.Option("--follow", "-f", metavar="", help="Follow the output until the run ends.")]
 LinesOption = Annotated[
-    int | None, typer.Option("-n", "--lines", metavar="N", min=0, help="Only the last N lines of each stream.")
+    int | None, typer.Option("-n", "--lines", metavar="N", min=0, help="Show only the last N lines of each stream.")
 ]
 SinceOption = Annotated[
     str | None,
-    typer.Option("--since", metavar="WHEN", help="Only what came since: 10m (ago), 14:30, 2026-01-31T12:00."),
+    typer.Option("--since", metavar="WHEN", help="Show only what came since: 10m (ago), 14:30, 2026-01-31T12:00."),
 ]
 OnlyHostsOption = Annotated[
     str | None, typer.Option("--only-hosts", metavar="HOSTS", help="Only the ranks on these hosts of the run.")
 ]
-OutOption = Annotated[bool, typer.Option("--stdout", metavar="", help="Only standard output.")]
-ErrOption = Annotated[bool, typer.Option("--stderr", metavar="", help="Only standard error.")]
+OutOption = Annotated[bool, typer.Option("--stdout", metavar="", help="Show only standard output.")]
+ErrOption = Annotated[bool, typer.Option("--stderr", metavar="", help="Show only standard error.")]
 BOTH = (Stream.STDOUT, Stream.STDERR)
 
 

@@ -18,7 +18,7 @@ from mnspawn.errors import ExitStatus
 from mnspawn.settings import to_request
 from mnspawn.settings.table import Settings
 
-SUMMARY = "List runs: those started from this machine, or with --hosts those that hosts tell of."
+SUMMARY = "List runs: those started from this machine, or with --hosts those that the hosts know."
 EPILOG = (
     "STATE is `running`, or `ended` with its exit status. Without --hosts, hosts are asked, for three seconds at most,"
     " about runs that nobody here looks after and whose end was not seen here; `unknown` is what they don't tell of."
@@ -95,7 +95,7 @@ def ps(
 
 
 def shown(row: RunSummary) -> dict[str, Any]:
-    """For machines."""
+    """Print JSON."""
     return {
         "run": row.run,
         "name": row.name,

@@ -22,7 +22,7 @@ from mnspawn.settings.table import Settings
 
 from .status import remembered_report
 
-SUMMARY = "Tell what happened in a run: every rank, every host, the first failure."
+SUMMARY = "Show what happened in a run: every rank, every host, the first failure."
 EPILOG = (
     "A run whose end this machine has seen is told from memory; of others the hosts are asked. RAN is how long a rank"
     " ran, ENDED AT counts from the start of the run. Exit status: 0; 3 when hosts that are needed did not answer."
@@ -31,7 +31,7 @@ EPILOG = (
 
 @takes_settings(*REACH)
 def report(settings: Settings, run: RunArgument, as_json: JsonOption = False) -> int:
-    """Tell what happened in a run."""
+    """Show what happened in a run."""
     known = find_run(run, settings)
     found = None if asked_hosts(settings) else remembered_report(known.run)
     status, has_ended = ExitStatus.OK, True

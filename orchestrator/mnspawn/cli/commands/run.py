@@ -27,7 +27,9 @@ def perform(settings: Settings, words: Sequence[str]) -> int:
         MnspawnError: no worker was started.
     """
     if settings.json and not settings.dry_run and settings.origin("json").layer == "argument":
-        raise UsageError("expected --dry-run with it", place="--json", hint="--events FILE tells of a run in JSON")
+        raise UsageError(
+            "expected --dry-run with it", place="--json", hint="--events FILE writes a run's events as JSON"
+        )
     render.choose_colours(settings.color)
     program = to_request.program_of(settings, words)
     hosts = to_request.hosts_of(settings, os.environ, on_note=render.print_note)
@@ -66,7 +68,7 @@ def say_detached(run: str, is_asked: bool, unheard: Sequence[str] = (), orphan_g
     """
     if is_asked:
         render.print_out(f"{run}\n")
-    lines = [f"mnspawn: run {run} goes on; mnspawn attach {run} takes it over, mnspawn stop {run} ends it"]
+    lines = [f"mnspawn: run {run} continues without us; mnspawn attach {run} returns to it, mnspawn stop {run} ends it"]
     if unheard:
         problem = (
             f"not confirmed: {fold_hosts(unheard)} may not know of it and then stops the run in {orphan_grace:g} s"

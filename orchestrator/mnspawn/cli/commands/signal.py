@@ -27,7 +27,7 @@ NAMES = ("USR1", "USR2", "HUP", "INT", "TERM", "CONT", "STOP", "KILL", "QUIT")
 def signal(
     settings: Settings,
     run: RunArgument,
-    name: Annotated[str, typer.Argument(metavar="SIGNAL", help=f"{', '.join(NAMES)}; SIGUSR1 or 10 will do as well.")],
+    name: Annotated[str, typer.Argument(metavar="SIGNAL", help=f"{', '.join(NAMES)}; SIGUSR1 or 10 also work.")],
     only_hosts: OnlyHostsOption = None,
 ) -> int:
     """Send a signal to the ranks of a run."""

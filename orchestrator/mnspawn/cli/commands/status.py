@@ -11,13 +11,13 @@ from mnspawn.errors import ExitStatus
 from mnspawn.report import RunReport
 from mnspawn.settings.table import Settings
 
-SUMMARY = "Tell how a run stands: host by host, and why it ended."
+SUMMARY = "Show the state of a run, host by host, and why it ended."
 EPILOG = "Exit status: 0 when all its hosts answered, whatever became of the run; 3 when some did not."
 
 
 @takes_settings(*REACH)
 def status(settings: Settings, run: RunArgument, as_json: JsonOption = False) -> int:
-    """Tell how a run stands."""
+    """Show the state of a run."""
     known = find_run(run, settings)
     sight = look(known, ViewOptions(streams=(), is_following=False))
     assert sight is not None

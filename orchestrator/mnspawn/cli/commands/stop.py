@@ -38,9 +38,12 @@ LOOK_LIMIT = 3.0  # seconds to connect within, where other hosts are to be stopp
 def stop(
     settings: Settings,
     run: RunArgument,
-    kill: Annotated[bool, typer.Option("--kill", metavar="", help="KILL at once.")] = False,
+    kill: Annotated[bool, typer.Option("--kill", metavar="", help="Kill at once.")] = False,
     grace: Annotated[
-        float | None, typer.Option("--grace", metavar="SECONDS", min=0.0, max=MAX_SECONDS, help="From TERM to KILL.")
+        float | None,
+        typer.Option(
+            "--grace", metavar="SECONDS", min=0.0, max=MAX_SECONDS, help="Wait so long after TERM before KILL."
+        ),
     ] = None,
 ) -> int:
     """Stop a run."""

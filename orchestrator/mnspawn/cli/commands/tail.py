@@ -12,7 +12,7 @@ from mnspawn.settings.table import Settings
 
 from .logs import ErrOption, LinesOption, OnlyHostsOption, OutOption, SinceOption, show_logs, streams_of
 
-SUMMARY = "Follow a run, or any files of hosts: the last 20 lines, and what comes."
+SUMMARY = "Follow a run, or any files on hosts: show the last 20 lines, and new ones."
 EPILOG = (
     "`mnspawn tail RUN` is `mnspawn logs RUN -f -n 20`. `mnspawn tail 'gpu[01-16]:/var/log/*.log'` follows files"
     " through rotation and truncation; files that come later are followed, too. A relative PATTERN starts at the home,"
@@ -23,7 +23,7 @@ WhatArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="RUN|HOSTS:PATTERN",
-        help="A run's id, the beginning of it, or its name; or files of hosts.",
+        help="A run's id, the beginning of its id, or its name; or files on hosts.",
         show_default=False,
     ),
 ]
@@ -39,7 +39,7 @@ def tail(
     stdout: OutOption = False,
     stderr: ErrOption = False,
 ) -> int:
-    """Follow a run, or any files of hosts."""
+    """Follow a run, or any files on hosts."""
     if any(":" in word for word in what):
         from mnspawn.cli.tail_files import follow_files
 

@@ -231,7 +231,7 @@ def _resolve(match: re.Match[str], log: str, host: str) -> errors.HostError:
     whose = "" if match.group(1) == host.lower() else f" for {match.group(1)!r}"  # the host is named anyway
     if "Temporary failure" in match.group(2):
         return errors.LookupFailed(f"the name server does not answer{whose}", host=host)
-    hint = "a typing error, or a Host block with HostName missing in ~/.ssh/config?"
+    hint = "check the spelling, or add a Host block with HostName to ~/.ssh/config"
     return errors.NameUnknown(f"no address is known{whose}", host=host, hint=hint)
 
 
