@@ -90,6 +90,7 @@ def draw(lines: list[Line]) -> str:
 text {{ font: 14px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #e6edf3; white-space: pre;
   animation: appear 1ms backwards }}
 @keyframes appear {{ from {{ opacity: 0 }} }}
+@media (prefers-reduced-motion) {{ text {{ animation: none }} }}
 </style>
 <rect width="{width}" height="{height}" rx="8" fill="#0d1117"/>
 {rows}
