@@ -200,7 +200,7 @@ def _ctrl_backslash_lets_go_again(cluster: Cluster, run: str) -> None:
         attached.send_signal(signal.SIGQUIT)
         finished = attached.wait()
     assert finished.status == 0
-    assert f"mnspawn: run {run} goes on" in finished.stderr
+    assert f"mnspawn: run {run} continues without us" in finished.stderr
     assert status(cluster, run)["state"] == "running"
     assert len(keepers(run)) == 1
 
