@@ -4,10 +4,11 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, ParamSpec, overload
 
-from mnspawn.spawning import options, outcomes
+from mnspawn.spawning import options
 from mnspawn.spawning.context import SpawnContext as ProcessContext
 from mnspawn.spawning.errors import ArgumentTypeError, ProcessException, ProcessExitedException, ProcessRaisedException
 from mnspawn.spawning.process import SpawnedProcess
+from mnspawn.spawning.results import outcomes
 from mnspawn.spawning.start import TORCH_GRACE, start
 
 P = ParamSpec("P")

@@ -44,14 +44,14 @@ PLACES = {
     "typer": ("orchestrator/mnspawn/cli/",),
     "click": ("orchestrator/mnspawn/cli/",),
     "rich": (),  # typer needs it, to show help
-    "cloudpickle": ("orchestrator/mnspawn/spawn",),
+    "cloudpickle": ("orchestrator/mnspawn/spawning/",),
     "pynvml": ("agent/mnspawn_agent/posix/host/devices",),
     "ClusterShell": ("inventory/",),
     "yaml": ("inventory/",),
 }
 AGENT_SEEN_BY_CONTROLLER = ("mnspawn_agent.protocol", "mnspawn_agent.ours")  # what a private folder is
-AGENT_SHIPPED_BY = ("orchestrator/mnspawn/bootstrap/", "orchestrator/mnspawn/spawning/function.py")  # as files
-AGENT_FORKED_BY = "orchestrator/mnspawn/spawning/fork"  # which becomes one
+AGENT_SHIPPED_BY = ("orchestrator/mnspawn/bootstrap/", "orchestrator/mnspawn/spawning/sending/function.py")  # as files
+AGENT_FORKED_BY = "orchestrator/mnspawn/spawning/forking/"  # which becomes one
 
 
 def test_modules_that_decide_touch_neither_the_system_nor_a_clock() -> None:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mnspawn.spawning import function
+from mnspawn.spawning.sending import function
 
 SCALE = 3
 

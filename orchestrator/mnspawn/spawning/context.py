@@ -14,9 +14,9 @@ from mnspawn.api.background import Background
 from mnspawn.errors import MnspawnError
 from mnspawn.report import RankOutcome, RunReport
 
-from . import loading, outcomes
 from .errors import ProcessException, ResultError
 from .process import SpawnedProcess, error_queue, return_queue
+from .results import loading, outcomes
 from .watcher import Watcher
 
 log = logging.getLogger("mnspawn.multiprocessing")

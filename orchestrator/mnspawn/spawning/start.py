@@ -17,10 +17,12 @@ from mnspawn.engine.run.prepare import foresee
 from mnspawn.plan.launch_plan import Program
 from mnspawn.settings import to_request
 
-from . import arrival, devices, function, options, outcomes, pickling
+from . import devices, options
 from .context import SpawnContext
 from .errors import ArgumentTypeError, StartError
 from .process import SpawnedProcess
+from .results import outcomes
+from .sending import arrival, function, pickling
 from .watcher import Watcher
 
 P = ParamSpec("P")
@@ -80,9 +82,9 @@ def start(
     agent = None
     calls = {"passes_rank": passes_rank, "wants_result": wants_result}
     if is_copied:
-        from . import fork
+        from .forking.agent import start_agent
 
-        agent = fork.start_agent(func, arguments, asked.settings.workdir, **calls)
+        agent = start_agent(func, arguments, asked.settings.workdir, **calls)
     else:
         files = function.pack(func, arguments, **calls, is_here=asked.is_here, luggage=luggage)
         request = replace(request, files=files)

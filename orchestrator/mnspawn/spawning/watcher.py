@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from mnspawn.events import Event, OutputLost, RunStarting, Stream, WorkerExited, WorkerOutput, WorkerStarted
 
-from . import records
 from .process import Owner, SpawnedProcess
+from .results import records
+from .results.spill import Spill
 from .sentinels import Sentinels
-from .spill import Spill
 
 
 class Watcher:

@@ -9,8 +9,8 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from mnspawn.spawning import function, modules
 from mnspawn.spawning.errors import NotPicklable
+from mnspawn.spawning.sending import function, modules
 
 SCALE = 3
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnspawn.spawning.records import HEAD, Damaged, Discarded, Exited, Piece, Raised, Reader, Record, Returned
+from mnspawn.spawning.results.records import HEAD, Damaged, Discarded, Exited, Piece, Raised, Reader, Record, Returned
 from mnspawn_agent import worker_main
 
 

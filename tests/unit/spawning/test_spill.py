@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from mnspawn.spawning.spill import Spill
+from mnspawn.spawning.results.spill import Spill
 
 
 @pytest.mark.parametrize("in_memory", [0, 10, 1 << 20])

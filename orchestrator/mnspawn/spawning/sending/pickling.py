@@ -15,8 +15,9 @@ from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
 
+from mnspawn.spawning.errors import NotPicklable
+
 from . import arrival, asserts, sharing
-from .errors import NotPicklable
 from .modules import by_value
 
 _registering = threading.RLock()  # cloudpickle keeps one list for the whole process

@@ -19,7 +19,7 @@ from mnspawn.transport.child import ChildProcess, end
 from mnspawn.transport.pipes import keep_from_forks
 from mnspawn_agent import worker_main
 
-from . import forked
+from . import child
 
 PICKLERS = ("pickle", *worker_main.BY_VALUE)  # the caller has the ranks' classes: by reference where that can be
 _forking = threading.Lock()  # an agent must not get the pipes of another that is just being made
@@ -56,7 +56,7 @@ class ForkedAgent:
             try:
                 self.pid = os.fork()
                 if self.pid == 0:
-                    forked.become_agent(theirs, ours, mask, workdir, run)
+                    child.become_agent(theirs, ours, mask, workdir, run)
             except BaseException:
                 _close(ours)
                 raise

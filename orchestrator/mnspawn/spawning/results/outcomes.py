@@ -7,9 +7,14 @@ from typing import IO, Any
 
 from mnspawn.errors import ExitStatus, HostLost, MnspawnError
 from mnspawn.report import RankOutcome, RunReport
+from mnspawn.spawning.errors import (
+    ProcessException,
+    ProcessExitedException,
+    ProcessRaisedException,
+    RunTimedOut,
+)
 
 from . import loading
-from .errors import ProcessException, ProcessExitedException, ProcessRaisedException, RunTimedOut
 from .records import Raised
 
 BANNER = "-" * 46
