@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # as typing's, which is a large module to import for one 
 if TYPE_CHECKING:
     from . import multiprocessing
     from ._version import __version__
+    from .api.launch import alaunch, launch
     from .errors import HostError, HostLost, HostsUnusable, MnspawnError, PlanRefused, UsageError
     from .report import HostOutcome, RankOutcome, RunReport
     from .spawning.context import SpawnContext
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         ResultError,
         RunTimedOut,
     )
-    from .spawning.launch import alaunch, launch
     from .spawning.start import aspawn, spawn
 
 __all__ = [
@@ -55,8 +55,8 @@ __all__ = [
 
 _PLACES = {
     "_version": ("__version__",),
+    "api.launch": ("alaunch", "launch"),
     "errors": ("HostError", "HostLost", "HostsUnusable", "MnspawnError", "PlanRefused", "UsageError"),
-    "spawning.launch": ("alaunch", "launch"),
     "report": ("HostOutcome", "RankOutcome", "RunReport"),
     "spawning.context": ("SpawnContext",),
     "spawning.errors": (

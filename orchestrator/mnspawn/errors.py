@@ -51,6 +51,14 @@ class UsageError(MnspawnError):
         return f"{self.place}: {self.message}" if self.place else self.message
 
 
+class OptionError(UsageError, ValueError):
+    """A Python caller's option whose name or value can't be used."""
+
+
+class ArgumentTypeError(UsageError, TypeError):
+    """A Python caller's argument of a type that can't be used."""
+
+
 class HostError(MnspawnError):
     """One host could not be used; nothing was started anywhere because of it."""
 

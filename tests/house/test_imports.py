@@ -130,7 +130,7 @@ def test_importing_mnspawn_imports_nothing_else() -> None:
 
 
 def test_public_functions_stay_functions_whatever_was_imported_before() -> None:
-    program = "import mnspawn.spawning.start, mnspawn.spawning.launch, mnspawn; print(mnspawn.spawn, mnspawn.launch)"
+    program = "import mnspawn.spawning.start, mnspawn.api.launch, mnspawn; print(mnspawn.spawn, mnspawn.launch)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.count("<function") == 2
 

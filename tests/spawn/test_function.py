@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mnspawn.spawning.sending import function
+from mnspawn.spawning.sending import function, pickling
 
 SCALE = 3
 
@@ -26,7 +26,7 @@ def in_a_fresh_interpreter(files: function.Files, folder: Path, body: str) -> st
 
 
 def pack(target: object, *args: object) -> function.Files:
-    return function.pack(target, args, passes_rank=False, wants_result=True, is_here=False)  # type: ignore[arg-type]
+    return function.pack(target, args, pickling.Parcel(is_here=False), passes_rank=False, wants_result=True)  # type: ignore[arg-type]
 
 
 CALL = "f, args = pickle.load(open('function.pickle', 'rb')); print(f(*args))"

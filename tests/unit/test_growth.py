@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from mnspawn.events import Event, RunStarting, Stream, WorkerExited, WorkerOutpu
 from mnspawn.output.sinks import ConsoleSink
 from mnspawn.plan.layout import ranks_of
 from mnspawn.report import RankEnd
-from mnspawn.spawning.watcher import Watcher
+from mnspawn.spawning.ranks import Ranks
 from mnspawn_agent.core.pod import PodMachine, PodState
 from mnspawn_agent.posix.files.spool import Spool, Spools
 from mnspawn_agent.protocol import messages
@@ -121,17 +120,16 @@ def output_behind_the_end(ranks: int) -> Callable[[], object]:
 def spawned(ranks: int) -> Callable[[], object]:
     """Ranks of a function that start and end, while somebody asks after each whether all run and whether one ended."""
     workers = [{"rank": rank, "local_rank": rank} for rank in range(ranks)]
-    watcher = Watcher(lambda process: None)
-    watcher.owner = weakref.ref(watcher)  # type: ignore[arg-type]  # nobody asks it anything
-    watcher.on_event(RunStarting(0.0, "r", ranks, {"pods": [{"host": "a", "trainers": workers}]}))
+    listener = Ranks(stops_on_failure=False)
+    listener.on_event(RunStarting(0.0, "r", ranks, {"pods": [{"host": "a", "trainers": workers}]}))
 
     def work() -> None:
         for rank in range(ranks):
-            watcher.on_event(WorkerStarted(0.0, "a", rank, rank, 100 + rank))
-            assert watcher.has_started is (rank == ranks - 1)
+            listener.on_event(WorkerStarted(0.0, "a", rank, rank, 100 + rank))
+            assert listener.has_started is (rank == ranks - 1)
         for rank in range(ranks):
-            watcher.on_event(WorkerExited(0.0, "a", rank, rank, 100 + rank, 0, 1.0, False, False))
-            assert len(watcher.ended) == rank + 1
+            listener.on_event(WorkerExited(0.0, "a", rank, rank, 100 + rank, 0, 1.0, False, False))
+            assert len(listener.ended) == rank + 1
 
     return work
 

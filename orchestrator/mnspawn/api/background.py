@@ -45,12 +45,11 @@ class Background:
         request: RunRequest,
         listeners: Sequence[Listener],
         *,
-        control: Control | None = None,
         ends_with_us: bool = False,
         on_end: Callable[[], None] | None = None,
         agent: Agent | None = None,
     ) -> None:
-        self.control = control or Control()
+        self.control = Control()
         self.ends_with_us = ends_with_us
         self.grace = request.grace
         self.process = os.getpid()

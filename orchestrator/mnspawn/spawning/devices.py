@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from mnspawn.core.survey import VISIBLE, HostView, Share, Unfit, count_workers, view_devices
-from mnspawn.errors import PlanRefused
+from mnspawn.errors import OptionError, PlanRefused
 
-from .errors import DeviceError, OptionError
+from .errors import DeviceError
 
 BACKENDS = ("nccl", "gloo", "bkcl", "auto", "heter", "xccl", "flagcx")  # words that Paddle knows
 KIND_OF = {"nccl": "gpu", "bkcl": "xpu"}

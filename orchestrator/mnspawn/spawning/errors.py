@@ -3,15 +3,7 @@
 import pickle
 from typing import Any, Self
 
-from mnspawn.errors import HostLost, MnspawnError, UsageError
-
-
-class OptionError(UsageError, ValueError):
-    """An option of a name or a value that can't be used."""
-
-
-class ArgumentTypeError(UsageError, TypeError):
-    """An argument of a type that can't be used."""
+from mnspawn.errors import MnspawnError, UsageError
 
 
 class NotPicklable(UsageError, pickle.PicklingError, TypeError):
@@ -98,18 +90,3 @@ class ProcessExitedException(ProcessException):
 
     def _arguments(self) -> tuple[Any, ...]:
         return self.msg, self.error_index, self.error_pid, self.exit_code, self.signal_name
-
-
-__all__ = [
-    "ArgumentTypeError",
-    "DeviceError",
-    "HostLost",
-    "NotPicklable",
-    "OptionError",
-    "ProcessException",
-    "ProcessExitedException",
-    "ProcessRaisedException",
-    "ResultError",
-    "RunTimedOut",
-    "StartError",
-]

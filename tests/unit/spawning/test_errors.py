@@ -2,12 +2,18 @@ import pickle
 
 import pytest
 
-from mnspawn.errors import AuthRefused, HostsUnusable, MnspawnError, NameUnknown, PlanRefused
-from mnspawn.spawning.errors import (
+from mnspawn.errors import (
     ArgumentTypeError,
+    AuthRefused,
+    HostsUnusable,
+    MnspawnError,
+    NameUnknown,
+    OptionError,
+    PlanRefused,
+)
+from mnspawn.spawning.errors import (
     DeviceError,
     NotPicklable,
-    OptionError,
     ProcessExitedException,
     ProcessRaisedException,
     ResultError,

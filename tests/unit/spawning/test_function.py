@@ -10,7 +10,7 @@ import cloudpickle
 import pytest
 
 from mnspawn.spawning.errors import NotPicklable
-from mnspawn.spawning.sending import function, modules
+from mnspawn.spawning.sending import function, modules, pickling
 
 SCALE = 3
 
@@ -32,7 +32,7 @@ def lazy() -> object:
 
 
 def pack(target: object, *args: object) -> function.Files:
-    return function.pack(target, args, passes_rank=False, wants_result=True, is_here=False)  # type: ignore[arg-type]
+    return function.pack(target, args, pickling.Parcel(is_here=False), passes_rank=False, wants_result=True)  # type: ignore[arg-type]
 
 
 def test_installed_modules_go_by_reference(tmp_path: Path) -> None:

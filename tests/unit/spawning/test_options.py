@@ -1,4 +1,5 @@
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -6,6 +7,7 @@ import pytest
 import mnspawn
 import mnspawn.multiprocessing as mp
 from mnspawn.errors import UsageError
+from mnspawn.settings import table
 from mnspawn.spawning import options
 
 
@@ -14,7 +16,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
 
 
-def read(nprocs: Any = 1, hosts: Any = None, **given: Any) -> options.Asked:
+def read(nprocs: Any = 1, hosts: Any = None, **given: Any) -> options.SpawnOptions:
     return options.read(nprocs, hosts, given)
 
 
@@ -81,38 +83,38 @@ def test_keywords_that_paddle_does_not_know_are_its_value_error() -> None:
 
 def test_nothing_given_means_this_machine() -> None:
     asked = read(-1)
-    assert asked.is_here
-    assert [host.transport for host in asked.hosts] == ["local"]
+    assert asked.place.is_here
+    assert [host.transport for host in asked.place.hosts] == ["local"]
     assert (asked.nprocs, asked.start_method, asked.backend, asked.selected) == (-1, "spawn", "auto", ())
-    assert asked.output == "plain"
+    assert asked.place.output == "plain"
 
 
 def test_an_allocation_or_a_variable_does_not_send_a_call_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MNSPAWN_HOSTS", "a,b")
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
-    assert read().is_here
+    assert read().place.is_here
 
 
 @pytest.mark.parametrize("hosts", ["a,b", ["a", "b"], ("a", "b"), "a, b"])
 def test_hosts_are_a_text_or_several(hosts: Any) -> None:
     asked = read(hosts=hosts)
-    assert [host.name for host in asked.hosts] == ["a", "b"]
-    assert (asked.is_here, asked.output) == (False, "prefix")
+    assert [host.name for host in asked.place.hosts] == ["a", "b"]
+    assert (asked.place.is_here, asked.place.output) == (False, "prefix")
 
 
 def test_paddles_words_for_hosts_and_ports_mean_ours() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         asked = read(ips="10.0.0.1, 10.0.0.2", cluster_node_ips="x", started_port=7000, selected_devices=None)
-    assert [host.name for host in asked.hosts] == ["10.0.0.1", "10.0.0.2"]
-    assert asked.settings.start_port == 7000
+    assert [host.name for host in asked.place.hosts] == ["10.0.0.1", "10.0.0.2"]
+    assert asked.place.settings.start_port == 7000
     told = [str(warning.message) for warning in caught if warning.category is DeprecationWarning]
     assert [name in text for name, text in zip(("started_port", "cluster_node_ips"), told, strict=True)] == [True] * 2
 
 
 @pytest.mark.parametrize("ip", ["127.0.0.1", " localhost "])
 def test_paddles_default_ip_is_this_machine(ip: str) -> None:
-    assert read(ips=ip).is_here
+    assert read(ips=ip).place.is_here
 
 
 def test_selected_devices_are_stripped_and_may_be_a_list() -> None:
@@ -125,5 +127,19 @@ def test_selected_devices_are_stripped_and_may_be_a_list() -> None:
 def test_settings_of_the_environment_hold_and_arguments_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MNSPAWN_GRACE", "3")
     monkeypatch.setenv("MNSPAWN_OUTPUT", "none")
-    assert (read().settings.grace, read().output) == (3.0, "none")
-    assert (read(grace=4).settings.grace, read(output="prefix").output) == (4.0, "prefix")
+    assert (read().place.settings.grace, read().place.output) == (3.0, "none")
+    assert (read(grace=4).place.settings.grace, read(output="prefix").place.output) == (4.0, "prefix")
+
+
+def test_a_settings_file_does_not_send_a_call_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("sandbox = 2\n")
+    monkeypatch.setenv("MNSPAWN_SETTINGS", str(file))
+    asked = read()
+    assert (asked.place.is_here, asked.place.settings.sandbox, len(asked.place.hosts)) == (True, None, 1)
+
+
+def test_every_option_of_the_table_for_calls_is_known_but_those_that_a_spawn_has_words_of_its_own_for() -> None:
+    for_calls = {option.name for option in table.OPTIONS if option.is_for_calls}
+    assert for_calls - {*options.KNOWN} == {"hosts", "nproc_per_node", "module", "no_python"}
+    assert {*options.KNOWN} - for_calls == {*options.PADDLE, *options.DEPRECATED} - {"ips"}

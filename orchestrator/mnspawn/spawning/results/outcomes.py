@@ -1,18 +1,13 @@
-"""From what ranks sent and how they ended to the exception that the caller gets. Does no I/O but unpickling."""
+"""From what ranks sent and how they ended to the exception that the caller gets. No I/O but unpickling."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
 from mnspawn.errors import ExitStatus, HostLost, MnspawnError
 from mnspawn.report import RankOutcome, RunReport
-from mnspawn.spawning.errors import (
-    ProcessException,
-    ProcessExitedException,
-    ProcessRaisedException,
-    RunTimedOut,
-)
+from mnspawn.spawning.errors import ProcessExitedException, ProcessRaisedException, RunTimedOut
 
 from . import loading
 from .records import Raised
@@ -21,20 +16,40 @@ BANNER = "-" * 46
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
-    """A dialect's texts, which people's programs match."""
+class Dialect:
+    """In what Paddle's spawn and torch's differ.
+
+    Attributes:
+        raised, exited: texts of errors, which people's programs match.
+        returns_results: ranks send what the function returned.
+        shares_tensors: ranks on this machine share the caller's tensors, whatever memory these are in.
+        chooses_devices: each rank gets devices of its own.
+        grace: seconds between SIGTERM and SIGKILL, unless settings give another time.
+    """
 
     raised: Callable[[int, str], str]
     exited: Callable[[int, str], str]
+    returns_results: bool
+    shares_tensors: bool
+    chooses_devices: bool
+    grace: float | None
 
 
-PADDLE = Wording(
+PADDLE = Dialect(
     lambda rank, trace: f"\n\n{BANNER}\nProcess {rank} terminated with the following error:\n{BANNER}\n\n{trace}",
     lambda rank, how: f"Process {rank} terminated with {how}.",
+    returns_results=True,
+    shares_tensors=False,
+    chooses_devices=True,
+    grace=None,
 )
-TORCH = Wording(
+TORCH = Dialect(
     lambda rank, trace: f"\n\n-- Process {rank} terminated with the following error:\n{trace}",
     lambda rank, how: f"process {rank} terminated with {how}",
+    returns_results=False,
+    shares_tensors=True,
+    chooses_devices=False,
+    grace=30.0,
 )
 
 
@@ -42,40 +57,38 @@ class RemoteError(Exception):
     """Stands in a chain of causes for an exception that could not be brought here."""
 
 
-def unknown_or(code: int) -> str:
-    """The name of the signal in a negative exit code, as torch says it."""
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"<Unknown signal {-code}>"
-
-
-def exited(wording: Wording, rank: RankOutcome, status: int | None) -> ProcessExitedException:
+def exited(dialect: Dialect, rank: RankOutcome, status: int | None) -> ProcessExitedException:
     """For a rank that ended without a result and without a traceback.
 
     Args:
         status: of SystemExit, None when it did not end by that.
     """
-    pid = rank.pid or 0
+    code, name = rank.code if rank.code is not None else (status or 0), None
     if rank.error is not None:
-        text = wording.exited(rank.rank, f"an error before it ran: {rank.error}")
-        return ProcessExitedException(text, rank.rank, pid, 127).at(rank.host, rank.local_rank)
-    code = rank.code if rank.code is not None else (status or 0)
-    if code < 0:
-        name = unknown_or(code)
-        text = wording.exited(rank.rank, f"signal {name}")
-        return ProcessExitedException(text, rank.rank, pid, code, name).at(rank.host, rank.local_rank)
-    how = f"exit code {code}" + ("" if code else " before it returned a result")
-    return ProcessExitedException(wording.exited(rank.rank, how), rank.rank, pid, code).at(rank.host, rank.local_rank)
+        code, how = 127, f"an error before it ran: {rank.error}"
+    elif code < 0:
+        name = _signal_name(-code)
+        how = f"signal {name}"
+    else:
+        how = f"exit code {code}" + ("" if code else " before it returned a result")
+    error = ProcessExitedException(dialect.exited(rank.rank, how), rank.rank, rank.pid or 0, code, name)
+    return error.at(rank.host, rank.local_rank)
 
 
-def raised(wording: Wording, rank: RankOutcome, said: Raised, chain: IO[bytes] | None) -> ProcessRaisedException:
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"<Unknown signal {number}>"  # as torch says it
+
+
+def raised(dialect: Dialect, rank: RankOutcome, said: Raised, chain: IO[bytes] | None) -> ProcessRaisedException:
     """For a rank whose function raised.
 
     Args:
         chain: the pickled exceptions, None where there are none.
     """
-    error = ProcessRaisedException(wording.raised(rank.rank, said.traceback), rank.rank, rank.pid or 0)
+    error = ProcessRaisedException(dialect.raised(rank.rank, said.traceback), rank.rank, rank.pid or 0)
     error.type_name, error.text, error.traceback = said.type_name, said.text, said.traceback
     error.at(rank.host, rank.local_rank)
     if chain is not None:
@@ -123,11 +136,6 @@ def of_run(report: RunReport) -> MnspawnError | None:
             return None
 
 
-def first_of(failures: list[ProcessException], ended_at: dict[int, float | None]) -> ProcessException:
-    """The failure that came first in time, on whatever host."""
-
-    def when(failure: ProcessException) -> tuple[float, int]:
-        at = ended_at.get(failure.error_index)
-        return (float("inf") if at is None else at, failure.error_index)
-
-    return min(failures, key=when)
+def first_of(ranks: Sequence[RankOutcome]) -> RankOutcome:
+    """The rank that ended first in time, on whatever host."""
+    return min(ranks, key=lambda one: (float("inf") if one.ended_at is None else one.ended_at, one.rank))

@@ -27,36 +27,33 @@ MAX_SOURCES = 4 << 20  # characters of source that go along for imports and trac
 def pack(
     function: Callable[..., Any],
     args: Sequence[Any],
+    parcel: pickling.Parcel,
     *,
     passes_rank: bool,
     wants_result: bool,
-    is_here: bool,
-    luggage: pickling.Luggage | None = None,
 ) -> Files:
     """Everything that a host needs to call a function, as files of a run.
 
     Args:
-        is_here: it runs on this machine with this interpreter, so that modules are found where we find them.
-        luggage: gets what goes another way than in files; only for ranks on this machine.
+        parcel: empty; gets what goes another way than in files, to ranks on this machine.
 
     Raises:
         NotPicklable: names the function or the argument's position.
     """
-    luggage = luggage or pickling.Luggage(is_here=is_here)
-    pickled = pickling.dump(function, tuple(args), luggage)
-    found = modules.needed_by(luggage.modules, luggage.codes)
-    sources = sources_of([*luggage.files, *modules.files_of(found)])
+    pickled = pickling.dump(function, tuple(args), parcel)
+    found = modules.needed_by(parcel.modules, parcel.codes)
+    sources = sources_of([*parcel.files, *modules.files_of(found)])
     job = {
         "passes_rank": passes_rank,
         "wants_result": wants_result,
-        "paths": _paths(is_here),
+        "paths": _paths(parcel.is_here),
         "argv": [str(word) for word in getattr(sys, "argv", [""])],
         "preload": sorted(imported_by(function)),
         "sources": sources,
         "modules": found,
         "main": modules.main(),
-        "authkey": authentication_key(luggage.shared is not None) if is_here else None,
-        "shared": luggage.shared.offer() if luggage.shared is not None else None,
+        "authkey": authentication_key(parcel.shared is not None) if parcel.is_here else None,
+        "shared": parcel.shared.offer() if parcel.shared is not None else None,
     }
     return (
         ("worker_main.py", _runner()),

@@ -32,7 +32,7 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
-class Luggage:
+class Parcel:
     """What goes along with a pickle.
 
     Args:
@@ -72,7 +72,7 @@ class Luggage:
             self.shared = None
 
 
-def dump(function: Callable[..., Any], args: tuple[Any, ...], luggage: Luggage) -> bytes:
+def dump(function: Callable[..., Any], args: tuple[Any, ...], parcel: Parcel) -> bytes:
     """A function and its arguments, pickled.
 
     Raises:
@@ -81,24 +81,24 @@ def dump(function: Callable[..., Any], args: tuple[Any, ...], luggage: Luggage) 
     with _registering:
         try:
             with by_value():
-                return _dumps((function, args), luggage)
+                return _dumps((function, args), parcel)
         except sharing.StaysHere as error:
             with by_value():
-                raise _blame(function, args, error, luggage.is_here) from error
+                raise _blame(function, args, error, parcel.is_here) from error
         except Exception:  # noqa: BLE001 - pickling calls the objects' own code, which may raise anything
-            luggage.empty()
+            parcel.empty()
         try:  # a module of the user's may hold what can't go by value, such as a lock: let ranks import it
-            return _dumps((function, args), luggage)
+            return _dumps((function, args), parcel)
         except Exception as error:  # as above
-            luggage.empty()
-            raise _blame(function, args, error, luggage.is_here) from error
+            parcel.empty()
+            raise _blame(function, args, error, parcel.is_here) from error
 
 
 def _blame(function: Callable[..., Any], args: tuple[Any, ...], error: Exception, is_here: bool) -> NotPicklable:
     """The error for the first part that can't be pickled by itself."""
     parts = [("the function", function), *((f"argument {position}", arg) for position, arg in enumerate(args))]
     for name, part in parts:
-        trial = Luggage(is_here=is_here)
+        trial = Parcel(is_here=is_here)
         place = "func" if part is function else "args"
         try:
             _dumps(part, trial)
@@ -119,33 +119,33 @@ def _blame(function: Callable[..., Any], args: tuple[Any, ...], error: Exception
     return NotPicklable(f"function and arguments can't be pickled together: {error}", place="args")
 
 
-def _dumps(value: Any, luggage: Luggage) -> bytes:
+def _dumps(value: Any, parcel: Parcel) -> bytes:
     content = io.BytesIO()
-    if luggage.is_here and sharing.has_tracker():
-        luggage.share()  # names of shared memory are texts
-    with sharing.spawning(luggage.share) if luggage.is_here else sharing.apart():
-        _pickler()(content, luggage).dump(value)
+    if parcel.is_here and sharing.has_tracker():
+        parcel.share()  # names of shared memory are texts
+    with sharing.spawning(parcel.share) if parcel.is_here else sharing.apart():
+        _pickler()(content, parcel).dump(value)
     return content.getvalue()
 
 
 @functools.cache
-def _pickler() -> Callable[[io.BytesIO, Luggage], Any]:
+def _pickler() -> Callable[[io.BytesIO, Parcel], Any]:
     import cloudpickle
     from cloudpickle import cloudpickle as maker
 
     reduce_code = cloudpickle.Pickler.dispatch_table[types.CodeType]
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it is untyped
-        def __init__(self, file: io.BytesIO, luggage: Luggage) -> None:
-            self._luggage = luggage
+        def __init__(self, file: io.BytesIO, parcel: Parcel) -> None:
+            self._parcel = parcel
             self._kinds = sharing.kinds()
-            self._reducers = sharing.reducers() if luggage.is_here else {}
+            self._reducers = sharing.reducers() if parcel.is_here else {}
             self.dispatch_table = ChainMap({types.CodeType: self._reduce_code}, cloudpickle.Pickler.dispatch_table)
             super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
 
         def _reduce_code(self, code: types.CodeType) -> Any:
             """As cloudpickle, which forgets the file: tracebacks from the ranks would name none."""
-            self._luggage.codes.append(code)
+            self._parcel.codes.append(code)
             make, parts = reduce_code(code)
             return make, tuple(
                 code.co_filename if isinstance(part, str) and part == "<dynamic-code>" else part for part in parts
@@ -153,12 +153,12 @@ def _pickler() -> Callable[[io.BytesIO, Luggage], Any]:
 
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, self._kinds):
-                if not self._luggage.is_here:
+                if not self._parcel.is_here:
                     raise sharing.StaysHere(obj)
-                self._luggage.share()
+                self._parcel.share()
             reducer = self._reducers.get(type(obj))
             if reducer is not None and type(obj) not in self.dispatch_table:
-                return sharing.reduce(reducer, obj, self._luggage.shares_tensors)
+                return sharing.reduce(reducer, obj, self._parcel.shares_tensors)
             if isinstance(obj, types.ModuleType):
                 return self._reduce_module(obj)
             if isinstance(obj, types.FunctionType) and obj.__module__ == asserts.__name__:
@@ -167,23 +167,23 @@ def _pickler() -> Callable[[io.BytesIO, Luggage], Any]:
             if reduced is not NotImplemented:
                 return self._with_place(obj, reduced)
             if isinstance(obj, type | types.FunctionType):
-                self._luggage.modules.add(str(obj.__module__))
+                self._parcel.modules.add(str(obj.__module__))
             return reduced
 
         def _reduce_module(self, module: types.ModuleType) -> Any:
             if module.__name__ == asserts.MODULE:
                 return maker.dynamic_subimport, (asserts.MODULE, asserts.FUNCTIONS)
-            self._luggage.modules.add(module.__name__)
+            self._parcel.modules.add(module.__name__)
             return NotImplemented
 
         def _with_place(self, obj: Any, reduced: Any) -> Any:
             """Where the caller has it goes into an argument that cloudpickle's maker of it has to spare."""
             make, parts, *rest = reduced
             if make is maker._make_function:
-                self._luggage.modules.add(str(obj.__globals__.get("__name__")))
+                self._parcel.modules.add(str(obj.__globals__.get("__name__")))
                 return make, (*parts[:2], _place_of(obj), *parts[3:]), *rest
             if make in (maker._make_skeleton_class, maker._make_skeleton_enum):
-                self._luggage.modules.add(str(obj.__module__))
+                self._parcel.modules.add(str(obj.__module__))
                 return make, (*parts[:-1], {arrival.PLACE: _place_of(obj)}), *rest
             return reduced
 
