@@ -1,4 +1,4 @@
-"""Private names of asyncssh and paramiko: used in one module alone, and no more than are listed here."""
+"""Private names of libraries: no more of them are used than are listed here, for SSH in one module alone."""
 
 import ast
 from collections.abc import Iterator
@@ -15,6 +15,30 @@ OF_LIBRARIES = {
         *("_connect", "_close"),  # paramiko
     },
     "orchestrator/mnspawn/transport/paramiko/process.py": {"_log"},  # overrides it; where there is none nobody calls it
+}
+SPAWNING = "orchestrator/mnspawn/spawning/"
+OF_SPAWNING = {
+    SPAWNING + "start.py": {"_inheriting"},  # multiprocessing
+    SPAWNING + "forking/child.py": {
+        *("_clear", "_run_exitfuncs"),  # atexit
+        *("_bootstrap", "_exit_function"),  # multiprocessing
+    },
+    SPAWNING + "results/loading.py": {
+        *("_make_skeleton_class", "_make_skeleton_enum", "_class_setstate"),  # in cloudpickle's pickles
+        "_DYNAMIC_CLASS_TRACKER_BY_ID",
+    },
+    SPAWNING + "sending/arrival.py": {
+        *("_make_function", "_function_setstate"),  # in cloudpickle's pickles
+        *("_make_skeleton_class", "_make_skeleton_enum", "_class_setstate"),
+        *("_forkserver", "_inherited_fds", "_resource_tracker", "_fd"),  # multiprocessing
+    },
+    SPAWNING + "sending/pickling.py": {  # cloudpickle
+        *("_make_function", "_make_skeleton_class", "_make_skeleton_enum", "_dynamic_function_reduce"),
+    },
+    SPAWNING + "sending/sharing.py": {
+        *("_extra_reducers", "_DupFd", "_resource_tracker", "_fd", "_ConnectionBase"),  # multiprocessing
+    },
+    "agent/mnspawn_agent/worker_main.py": {"_finalizer_registry", "_run_after_forkers"},  # multiprocessing
 }
 
 
@@ -65,3 +89,23 @@ def test_the_module_names_no_more_than_is_listed() -> None:
         if isinstance(word, ast.Constant) and is_private(word.value)
     }
     assert named == OF_LIBRARIES[INTERNALS]
+
+
+def library_names(node: ast.AST) -> Iterator[str]:
+    """Private names of others, whether read, inherited or written as text: in a pickle they are texts."""
+    yield from foreign_names(node)
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and is_self(part.value) and is_private(part.attr):
+            yield part.attr
+        elif isinstance(part, ast.Constant) and isinstance(part.value, str) and is_private(part.value):
+            yield part.value
+
+
+def test_private_names_of_libraries_in_spawning_are_no_more_than_are_listed() -> None:
+    used = {}
+    for path in [*modules(CONTROLLER / "spawning"), REPOSITORY / "agent/mnspawn_agent/worker_main.py"]:
+        node = tree(path)
+        names = {*library_names(node)} - {*own_names(node)} - {"_exit"}  # os._exit is documented
+        if names := {name for name in names if not name.startswith("_mnspawn")}:
+            used[shown(path)] = names
+    assert used == OF_SPAWNING

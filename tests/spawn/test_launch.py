@@ -35,6 +35,9 @@ print(report.exit_status, report.first_failure.rank, report.first_failure.code, 
 def test_what_can_not_be_used_is_told_before_anything_runs(own_home: Path) -> None:
     with pytest.raises(mnspawn.UsageError, match="nproc"):
         mnspawn.launch("x.py", nproc_per_node=0)
+    for narrowed in ({"include": "a"}, {"sandbox": 2, "exclude": "a"}):
+        with pytest.raises(ValueError, match="expected hosts to choose from, found none"):
+            mnspawn.launch("x.py", **narrowed)
     with pytest.raises(mnspawn.UsageError, match="'dry_run'"):
         mnspawn.launch("x.py", dry_run=True)
     with pytest.raises(mnspawn.UsageError, match="expected a script"):
