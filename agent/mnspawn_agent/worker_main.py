@@ -1,18 +1,18 @@
-"""Runs a shipped function inside a worker and writes what becomes of it into the rank's result file. Stands alone.
+"""Runs a function in a worker and writes its outcome to the rank's result file. Imports nothing of the agent.
 
-It lies in the run's folder beside `job.json`, `function.pickle`, `arrival.py` and `cloudpickle.zip`. Its argument is
-nothing, or `fork`: one interpreter becomes all workers of the host (posix/run/forkserver.py). The result file takes
-records
+It lies in the run's folder with `job.json`, `function.pickle`, `arrival.py` and `cloudpickle.zip`. With the argument
+`fork` one interpreter becomes all workers of the host (posix/run/forkserver.py). The result file consists of records:
 
     kind (1 byte), length (4 bytes, big-endian), body
 
-D: a piece of a pickle; R: the pickle so far is the result; N: the function returned, nobody wants its result;
-E: it raised, the pickle so far (if any) is the exception's chain, the body says all of it in JSON;
-X: it raised SystemExit, the body has the status in JSON; C: the pickle so far is of no use.
+D: a piece of a pickle; R: the pickle so far is the result; N: the function returned and its result is not wanted;
+E: it raised, the pickle so far (if any) is the exception's chain, the body is its text in JSON;
+X: it raised SystemExit, the body is the status in JSON; C: the pickle so far is to be dropped.
 
 Ranks that are forks of the caller itself (start method `fork`) use `run_rank` of the module that the caller has.
 """
 
+import contextlib
 import importlib
 import json
 import linecache
@@ -28,21 +28,37 @@ HEAD = struct.Struct(">cI")
 PIECE = 1 << 28  # bytes; a record's length has 32 bits
 CHAIN = 16  # exceptions of a chain of causes that go back as objects; the text has all
 RESULT_FILE = "MNSPAWN_RESULT_FILE"
-BY_VALUE = ("cloudpickle",)  # modules that pickle, the next where one can't: what only the main module has goes along
+BY_VALUE = ("cloudpickle",)  # modules that pickle, each for what the one before can't
 ARRIVAL = "_mnspawn_arrival"  # what loaded the function, where it was sent
 PR_SET_PDEATHSIG = 1
 ADOPTION_LIMIT = 10.0  # seconds for the agent to become our parent
 
 
 class Results:
-    """The rank's result file, as a file to pickle into and as records."""
+    """The rank's result file, as a file to pickle into and as records.
 
-    def __init__(self, path: str) -> None:
+    Args:
+        picklers: names of modules to pickle with.
+    """
+
+    def __init__(self, path: str, picklers: Tuple[str, ...] = BY_VALUE) -> None:
+        self.picklers = picklers
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         self._owner = os.getpid()
 
+    def dump(self, value: Any) -> None:
+        """Send a pickle. Raises what the last of the picklers does; what was sent is dropped then."""
+        for name in self.picklers:
+            try:
+                importlib.import_module(name).dump(value, self, protocol=pickle.HIGHEST_PROTOCOL)
+                return
+            except Exception:  # code of the value's classes, which may raise anything
+                self.add(b"C")
+                if name == self.picklers[-1]:
+                    raise
+
     def write(self, piece: Any) -> int:
-        """A piece of a pickle."""
+        """Called by picklers with a piece of a pickle."""
         with memoryview(piece) as view, view.cast("B") as octets:
             for start in range(0, len(octets), PIECE):
                 part = octets[start : start + PIECE]
@@ -56,7 +72,7 @@ class Results:
 
     def _write_all(self, octets: Any) -> None:
         if os.getpid() != self._owner:
-            return  # the function forked, and its child came back here: it has no rank
+            return  # a child that the function forked has come here: it is no rank
         with memoryview(octets) as view:
             start = 0
             while start < len(view):
@@ -64,7 +80,7 @@ class Results:
 
 
 class Loaded:
-    """The function with its arguments, or the error that came of loading them: every rank raises that as its own.
+    """The function with its arguments, or the error of loading them, which every rank raises as its own.
 
     Args:
         picklers: names of modules to pickle results with.
@@ -90,13 +106,13 @@ class Loaded:
 
 
 def load(folder: str, job: Dict[str, Any], arrival: Any) -> Loaded:
-    """Read what came along."""
+    """Read the function and its arguments."""
     sys.path.insert(0, os.path.join(folder, "cloudpickle.zip"))
     try:
         arrival.take_shared(job)
         with open(os.path.join(folder, "function.pickle"), "rb") as file:
             return Loaded(job, arrival.load(file, job))
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the ranks, not to this process
+    except BaseException as error:  # noqa: BLE001 - it is the ranks' to raise, not this process's
         return Loaded(job, (int, ()), error)
 
 
@@ -117,7 +133,7 @@ def main(argv: List[str]) -> None:
 
 
 def set_up(job: Dict[str, Any]) -> None:
-    """Look like the caller's interpreter as far as this host goes: modules are found where the caller finds them."""
+    """Find modules where the caller finds them, as far as this host has these places."""
     del sys.path[0]  # the folder of this file
     here = [path for path in job["paths"] if os.path.exists(path)]
     sys.path[:0] = [path for path in here if path not in sys.path]
@@ -139,7 +155,7 @@ def set_up(job: Dict[str, Any]) -> None:
 # -- one rank ----------------------------------------------------------------------------------------------------------
 def run_rank(loaded: Loaded) -> None:
     """Call the function and record its outcome; ends the interpreter unless that is a result."""
-    results = Results(os.environ[RESULT_FILE])
+    results = Results(os.environ[RESULT_FILE], loaded.picklers)
     select_devices()
     try:
         outcome = loaded.call(int(os.environ["MNSPAWN_RANK"]))
@@ -149,40 +165,27 @@ def run_rank(loaded: Loaded) -> None:
     except BaseException as error:  # noqa: BLE001 - the caller gets it
         if ARRIVAL in sys.modules:
             sys.modules[ARRIVAL].explain(error)
-        report(results, error, loaded.picklers)
+        report(results, error)
         sys.exit(1)
-    try:
+    # the function may have closed it or set it to None; a full disk is reported at the exit
+    with contextlib.suppress(AttributeError, ValueError, OSError):
         sys.stdout.flush()
-    except (AttributeError, ValueError, OSError):
-        pass  # the function closed it, or set it to None; what the disk does not take shows at the exit
     if loaded.job["wants_result"]:
-        give_back(results, outcome, loaded.picklers)
+        give_back(results, outcome)
     else:
         results.add(b"N")
 
 
-def give_back(results: Results, outcome: Any, picklers: Tuple[str, ...] = BY_VALUE) -> None:
+def give_back(results: Results, outcome: Any) -> None:
     """Send a result; one that can't be pickled becomes an error."""
     try:
-        dump(outcome, results, picklers)
+        results.dump(outcome)
     except Exception as error:  # noqa: BLE001 - pickling calls code of the result's classes, which may raise anything
         kind = type(outcome).__qualname__
         text = "the result, of type %s, can't be pickled: %s" % (kind, error)
-        report(results, pickle.PicklingError(text), picklers)
+        report(results, pickle.PicklingError(text))
         sys.exit(1)
     results.add(b"R")
-
-
-def dump(value: Any, results: Results, picklers: Tuple[str, ...] = BY_VALUE) -> None:
-    """Send a pickle. Raises whatever the last of the picklers does; nothing counts as sent then."""
-    for name in picklers:
-        try:
-            importlib.import_module(name).dump(value, results, protocol=pickle.HIGHEST_PROTOCOL)
-            return
-        except Exception:  # code of the value's classes, which may raise anything; what the last pickler says is raised
-            results.add(b"C")
-            if name == picklers[-1]:
-                raise
 
 
 def as_status(code: Any) -> int:
@@ -193,11 +196,11 @@ def as_status(code: Any) -> int:
 
 
 # -- exceptions --------------------------------------------------------------------------------------------------------
-def report(results: Results, error: BaseException, picklers: Tuple[str, ...] = BY_VALUE) -> None:
+def report(results: Results, error: BaseException) -> None:
     """Send an exception: its chain as objects where they can be pickled, and all of it as text."""
     text = "".join(traceback.format_exception(type(error), error, own_part(error)))
     try:
-        dump(chain_of(error, picklers), results, picklers)
+        results.dump(chain_of(error, results.picklers))
         is_pickled = True
     except Exception:  # noqa: BLE001 - a link's attributes may be anything; the text has to do
         is_pickled = False
@@ -266,10 +269,8 @@ def select_devices() -> None:
     if paddle is None or not flags or not hasattr(paddle, "set_flags"):
         return
     for name, value in flags.items():
-        try:
+        with contextlib.suppress(ValueError):  # this build knows no such devices
             paddle.set_flags({name: value})
-        except ValueError:
-            pass  # this build knows no such devices
 
 
 def has_device_context() -> bool:
@@ -287,10 +288,13 @@ def has_device_context() -> bool:
 # -- forks -------------------------------------------------------------------------------------------------------------
 def fork_ranks(folder: str, job: Dict[str, Any], arrival: Any) -> None:
     """Import what the function needs, then become every rank in turn. Returns in the server only; see run_rank."""
-    requests = json.loads(read_line(0).decode("ascii"))
+    with open(0, closefd=False) as file:
+        requests = json.loads(file.readline())
     with arrival.loading():
         for name in job["preload"]:
-            try_import(name)
+            # a module's own code may raise anything; perhaps the function expects it, or never imports it
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
     loaded = load(folder, job, arrival)
     is_fresh = has_device_context()
     arrival.have_taken(0 if is_fresh else len(requests["workers"]))
@@ -300,24 +304,6 @@ def fork_ranks(folder: str, job: Dict[str, Any], arrival: Any) -> None:
                 os.execv(sys.executable, [sys.executable, "-u", os.path.abspath(__file__)])
             run_rank(loaded)
             return
-
-
-def try_import(name: str) -> bool:
-    try:
-        importlib.import_module(name)
-    except Exception:  # noqa: BLE001 - a module's own code; perhaps the function minds it, perhaps it never imports it
-        return False
-    return True
-
-
-def read_line(fd: int) -> bytes:
-    parts: List[bytes] = []
-    while not parts or not parts[-1].endswith(b"\n"):
-        part = os.read(fd, 1 << 20)
-        if not part:
-            break
-        parts.append(part)
-    return b"".join(parts)
 
 
 def fork_rank(request: Dict[str, Any], agent: int) -> bool:
@@ -360,12 +346,10 @@ def wait_for_parent(agent: int) -> None:
         if time.monotonic() > deadline:
             os._exit(128 + 9)  # it died
         time.sleep(0.0005)
-    try:
+    with contextlib.suppress(ImportError, OSError, AttributeError):  # else the guardian ends us
         import ctypes
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(9), 0, 0, 0)
-    except (ImportError, OSError, AttributeError):
-        pass  # then the guardian ends us
     if os.getppid() != agent:
         os._exit(128 + 9)
 

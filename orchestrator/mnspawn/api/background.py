@@ -191,7 +191,8 @@ def _only(error: BaseException) -> BaseException:
 def wait_for_all() -> None:
     """The interpreter ends: wait for the runs that are still there, as multiprocessing does, or stop them."""
     was_interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt
-    for run in [run for run in _running if run.process == os.getpid()]:  # not those of whom we were forked from
+    ours = [run for run in tuple(_running) if run.process == os.getpid()]  # not those of whom we were forked from
+    for run in ours:
         try:
             if run.ends_with_us or was_interrupted:
                 run.control.stop(0.0 if run.ends_with_us else run.grace, "the caller ends")

@@ -1,1 +1,1 @@
-"""Functions across hosts: what `mnspawn.spawn` and `mnspawn.multiprocessing` stand on."""
+"""Functions across hosts: start them (`start`), follow their ranks (`ranks`), get their results (`context`)."""

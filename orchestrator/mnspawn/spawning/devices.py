@@ -1,4 +1,4 @@
-"""Which devices each host gives to a spawned function: Paddle's rules, applied to what every host itself has. Pure."""
+"""Decides which devices each host gives to a spawned function, by what it has and by Paddle's or torch's rule. Pure."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,11 +10,11 @@ from .errors import DeviceError
 
 BACKENDS = ("nccl", "gloo", "bkcl", "auto", "heter", "xccl", "flagcx")  # words that Paddle knows
 KIND_OF = {"nccl": "gpu", "bkcl": "xpu"}
-CARD = {"gpu": "gpu", "xpu": "xpu"}
+Rule = Callable[[Sequence[HostView]], list[Share]]  # from what all hosts have to what each of them gives
 
 
 def check_backend(backend: str) -> str:
-    """Raises OptionError (a ValueError): Paddle would not take it either."""
+    """Return the backend. Raises OptionError: Paddle would not take it either."""
     if backend not in BACKENDS:
         raise OptionError(
             f"paddle.distributed initialize error, backend argument can only be one of "
@@ -26,7 +26,7 @@ def check_backend(backend: str) -> str:
 
 
 def check_selected(option: str, selected: tuple[str, ...], nprocs: int) -> None:
-    """Raises OptionError: as many devices as processes have to be selected."""
+    """Raise OptionError unless as many devices as processes are selected."""
     if nprocs != -1 and len(selected) != nprocs:
         raise OptionError(
             f"The number of selected devices({len(selected)}) is not equal to the number of spawn processes({nprocs}),"
@@ -34,44 +34,38 @@ def check_selected(option: str, selected: tuple[str, ...], nprocs: int) -> None:
         )
 
 
-def rule(nprocs: int, backend: str, selected: tuple[str, ...]) -> Callable[[Sequence[HostView]], list[Share]]:
-    """What a run asks when every host has told its facts.
+def rule(nprocs: int, backend: str, selected: tuple[str, ...]) -> Rule:
+    """Paddle's rule.
 
     Args:
         nprocs: per host; -1 for the host's slots, else one per device, else one per CPU.
         backend: checked.
         selected: absolute ids of the devices to use; () for the first that are visible.
     """
-    return partial(_share_out, nprocs, backend, selected)
+    return partial(_share_out, partial(_share, nprocs, backend, selected))
 
 
-def any_devices(nprocs: int, views: Sequence[HostView]) -> list[Share]:
-    """As torch.multiprocessing: so many processes, which choose devices themselves. Raises PlanRefused."""
-    shares, unfit = [], []
-    for view in views:
-        try:
-            devices = view_devices(view)
-        except Unfit as exc:
-            unfit.append((view.name, str(exc)))
-        else:
-            is_quiet = not devices.problem
-            shares.append(Share(nprocs, devices.usable, view.facts.device_kind if devices.usable else "cpu", is_quiet))
-    if unfit:
-        raise PlanRefused(unfit)
-    return shares
+def any_devices(nprocs: int) -> Rule:
+    """torch's rule: so many processes on each host, which choose devices themselves."""
+    return partial(_share_out, partial(_share_all, nprocs))
 
 
-def _share_out(nprocs: int, backend: str, selected: tuple[str, ...], views: Sequence[HostView]) -> list[Share]:
+def _share_out(share_of: Callable[[HostView], Share], views: Sequence[HostView]) -> list[Share]:
     """Raises DeviceError, OptionError: a host does not have what was asked for. PlanRefused: as `survey` says."""
     shares, unfit = [], []
     for view in views:
         try:
-            shares.append(_share(nprocs, backend, selected, view))
+            shares.append(share_of(view))
         except Unfit as exc:
             unfit.append((view.name, str(exc)))
     if unfit:
         raise PlanRefused(unfit)
     return shares
+
+
+def _share_all(nprocs: int, view: HostView) -> Share:
+    devices = view_devices(view)
+    return Share(nprocs, devices.usable, view.facts.device_kind if devices.usable else "cpu", not devices.problem)
 
 
 def _share(nprocs: int, backend: str, selected: tuple[str, ...], view: HostView) -> Share:
@@ -111,7 +105,7 @@ def _cpu_count(view: HostView) -> int:
 def _positions_of(
     selected: tuple[str, ...], positions: tuple[int, ...], kind: str, variable: str, view: HostView
 ) -> tuple[int, ...]:
-    """Positions inside the host's visible list of devices that are named by their absolute ids."""
+    """The positions of devices, named by absolute ids, in the host's list of visible devices."""
     listed = view.variable(variable)
     count = len(view.facts.devices) + len(view.facts.lost_devices)
     every = [entry.strip() for entry in listed.split(",")] if listed else [str(number) for number in range(count)]
@@ -120,7 +114,7 @@ def _positions_of(
     for card in selected:
         if card not in usable:
             raise OptionError(
-                f"{view.name}: The selected {CARD.get(kind, kind)} card {card} cannot found in {variable} "
+                f"{view.name}: The selected {kind} card {card} cannot found in {variable} "
                 f"({','.join(usable)}).{problem and f' {problem}'}"
             )
     return tuple(every.index(card) for card in selected)

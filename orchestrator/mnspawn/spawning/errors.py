@@ -1,4 +1,4 @@
-"""What a spawned function can end in. All can be pickled; texts are torch's and Paddle's, so that they match."""
+"""Errors of spawned functions. All can be pickled; programs written for torch or Paddle find what they look for."""
 
 import pickle
 from typing import Any, Self
@@ -23,13 +23,16 @@ class RunTimedOut(MnspawnError, TimeoutError):
 
 
 class ResultError(MnspawnError):
-    """A result came back but is none here: it can't be read, or bytes of it were lost."""
+    """A result came back but can't be read here, or bytes of it were lost."""
 
 
 class ProcessException(Exception):
-    """A rank that failed. `error_index` is its rank, `error_pid` its pid on its host.
+    """A rank failed.
 
     Attributes:
+        msg: torch's or Paddle's text.
+        error_index, rank: its rank.
+        error_pid, pid: its process id on its host.
         host, local_rank: where it ran.
     """
 
@@ -50,7 +53,7 @@ class ProcessException(Exception):
         return self.error_index
 
     def at(self, host: str, local_rank: int) -> Self:
-        """Itself, with its place; the place is also told as a note, behind the text that others match."""
+        """Set its place, and add it as a note after the text, which programs match. Returns itself."""
         self.host, self.local_rank = host, local_rank
         self.add_note(f"rank {self.error_index} (local rank {local_rank}) on {host}, pid {self.error_pid}")
         return self
@@ -63,11 +66,11 @@ class ProcessException(Exception):
 
 
 class ProcessRaisedException(ProcessException):
-    """The function raised. `__cause__` is the exception itself where it could be pickled.
+    """The function raised. `__cause__` is the exception itself if it could be pickled.
 
     Attributes:
         type_name, text: of the exception.
-        traceback: as it would have been printed there.
+        traceback: as the rank would have printed it.
     """
 
     def __init__(self, msg: str, error_index: int, error_pid: int) -> None:

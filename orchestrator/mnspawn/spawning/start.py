@@ -1,14 +1,12 @@
 """Starts a function on every rank: `mnspawn.spawn`, `mnspawn.aspawn`, and what all dialects of spawn do."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 from mnspawn.api import arguments, echo
 from mnspawn.api.background import Background
-from mnspawn.core.survey import HostView, Share
 from mnspawn.engine.request import Listener, RunRequest
 from mnspawn.engine.run.prepare import foresee
 from mnspawn.errors import ArgumentTypeError
@@ -179,11 +177,11 @@ def _request_of(func: Callable[..., Any], asked: options.SpawnOptions, dialect: 
     place, nprocs = asked.place, None if asked.nprocs == -1 else asked.nprocs
     name = getattr(func, "__qualname__", type(func).__qualname__)
     request = to_request.request_of(place.settings, Program("function", name), place.hosts)
-    share: Callable[[Sequence[HostView]], Sequence[Share]] | None = None
+    share: devices.Rule | None = None
     if dialect.chooses_devices:
         share = devices.rule(asked.nprocs, asked.backend, asked.selected)
     elif nprocs is not None:
-        share = partial(devices.any_devices, nprocs)
+        share = devices.any_devices(nprocs)
     python = request.python
     if place.is_here and request.prelude is None:  # a prelude may lead to another interpreter than ours
         python = python or sys.executable or None

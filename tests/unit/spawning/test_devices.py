@@ -113,4 +113,4 @@ def test_devices_that_can_not_be_used_are_no_reason_to_train_on_cpus() -> None:
 
 def test_functions_of_torchs_spawn_choose_devices_themselves() -> None:
     views = host(gpus=2, lost=(0,)), host(problem="NVML: mismatch"), host(gpus=4)
-    assert devices.any_devices(3, views) == [Share(3, (1,), "gpu"), Share(3, (), "cpu"), Share(3, (0, 1, 2, 3), "gpu")]
+    assert devices.any_devices(3)(views) == [Share(3, (1,), "gpu"), Share(3, (), "cpu"), Share(3, (0, 1, 2, 3), "gpu")]

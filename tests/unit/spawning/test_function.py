@@ -1,4 +1,6 @@
 import io
+import linecache
+import os
 import pickle
 import sys
 import threading
@@ -98,3 +100,27 @@ def test_the_library_is_the_same_every_time_and_has_byte_code() -> None:
     assert function.library() == first
     names = zipfile.ZipFile(io.BytesIO(first)).namelist()
     assert {"cloudpickle/__init__.py", "cloudpickle/__init__.pyc", "cloudpickle/cloudpickle.pyc"} <= set(names)
+
+
+def test_threads_read_sources_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """linecache is not made for threads: an entry that one has found may be gone before it reads it."""
+    reading, alone, read = threading.Lock(), [], linecache.getlines
+
+    def getlines(name: str) -> list[str]:
+        alone.append(is_alone := reading.acquire(blocking=False))
+        try:
+            for _ in range(50):
+                os.sched_yield()  # let others come here, if they can
+            return read(name)
+        finally:
+            if is_alone:
+                reading.release()
+
+    monkeypatch.setattr(linecache, "getlines", getlines)
+    threads = [threading.Thread(target=lambda: [pack(lambda: scaled(1)) for _ in range(10)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(alone) >= 40
+    assert all(alone)

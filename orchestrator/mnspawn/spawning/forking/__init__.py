@@ -1,1 +1,1 @@
-"""Start method `fork`: ranks that are copies of the caller, on this machine only."""
+"""Start method `fork`: ranks are copies of the caller, on this machine only."""

@@ -1,6 +1,6 @@
-"""Start method `fork`: the run's agent is a fork of this process, and its ranks are forks of that agent.
+"""Start method `fork`, the parent's side: the run's agent is a fork of this process, and ranks are forks of that agent.
 
-So ranks have the caller's memory, as in torch: nothing is pickled on the way to them. Only on this machine.
+Ranks thus have the caller's memory, as in torch; nothing is pickled on the way to them. Only on this machine.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ from mnspawn_agent import worker_main
 
 from . import child
 
-PICKLERS = ("pickle", *worker_main.BY_VALUE)  # the caller has the ranks' classes: by reference where that can be
-_forking = threading.Lock()  # an agent must not get the pipes of another that is just being made
+PICKLERS = ("pickle", *worker_main.BY_VALUE)  # the caller has the ranks' classes: by reference where possible
+_forking = threading.Lock()  # an agent must not get the pipes of another that is being made
 
 
 def _renew_lock() -> None:
@@ -34,7 +34,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 class ForkedAgent:
-    """An agent that is there already, and waits for its run. To be made in the thread that asks for the run.
+    """An agent that already exists and waits for its run. Make it in the thread that asks for the run.
 
     Args:
         workdir: folder for the ranks; None: where the caller is.
@@ -47,7 +47,7 @@ class ForkedAgent:
     def __init__(self, workdir: str | None, run: Callable[[], None]) -> None:
         self.returncode: int | None = None
         self._process: ChildProcess | None = None
-        for stream in (sys.stdout, sys.stderr):  # what they hold back would be written by every rank
+        for stream in (sys.stdout, sys.stderr):  # else every rank writes what they have buffered
             with contextlib.suppress(AttributeError, ValueError, OSError):
                 stream.flush()
         with _forking:
@@ -69,19 +69,19 @@ class ForkedAgent:
             keep_from_forks(self)
 
     def take(self) -> RemoteProcess:
-        """The agent as the engine sees it; once, in the run's loop."""
+        """Return the agent as the engine sees it. Call it once, in the run's loop."""
         self._process = ChildProcess(self)
         return self._process
 
     async def aclose(self) -> None:
-        """The run has ended."""
+        """End the agent after its run."""
         if self._process is not None:
             await end(self._process, signal.SIGHUP)
         else:
             self.close()
 
     def close(self) -> None:
-        """There will be no run: it leaves when its link ends."""
+        """End the agent, which gets no run: it leaves when its link ends."""
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 stream.close()
@@ -96,12 +96,12 @@ class ForkedAgent:
             try:
                 self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
             except ChildProcessError:
-                self.returncode = 0  # the caller reaps whatever ends: nobody can say any more
+                self.returncode = 0  # the caller reaps all children, so it can't be known
         return self.returncode
 
 
 def _pipes() -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Three pipes over the numbers of the standard streams, which may be free: the agent's ends, and ours."""
+    """Make three pipes, above the numbers of the standard streams, which may be free: the agent's ends, and ours."""
     made: list[int] = []
     try:
         for _ in range(3):

@@ -1,8 +1,8 @@
-"""The other side of a fork: this process as the agent of one run, its own forks as the workers.
+"""The child's side of a fork: this process becomes the agent of one run, and its own forks become the workers.
 
-They have the caller's memory, and run below the caller's frames, which must never be returned to: whatever comes, a
-process here ends by os._exit. What the caller has and an agent must not touch (signal handlers, descriptors, streams)
-is put away first and given back to the workers.
+They have the caller's memory and run below the caller's frames, to which nothing may ever return: whatever happens, a
+process here ends by os._exit. What an agent must not touch of the caller's (signal handlers, descriptors, streams) is
+put away first and given back to the workers.
 """
 
 import atexit
@@ -26,7 +26,7 @@ from mnspawn_agent.posix.link import wire
 from mnspawn_agent.posix.link.agent import HEARD
 from mnspawn_agent.posix.run import guardian, limits, spawner
 
-IMPORTED = (facts, wire)  # before the fork: what the agent needs is not looked for in it
+IMPORTED = (facts, wire)  # before the fork, so that the agent need not import them after it
 
 DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 BUG = 70
@@ -35,14 +35,14 @@ BUG = 70
 def become_agent(
     streams: tuple[int, ...], others: tuple[int, ...], mask: set[int], workdir: str | None, run: Callable[[], None]
 ) -> NoReturn:
-    """Serve one run, then end. To be called in a child that was just forked, with all signals blocked.
+    """Serve one run, then end. Call it in a child that was just forked, with all signals blocked.
 
     Args:
-        streams: the link to read from, the link to write to, and where stderr goes; all over 2.
-        others: descriptors of the other side, to be closed.
+        streams: descriptors above 2: the link to read from, the link to write to, stderr.
+        others: descriptors of the parent's side, to be closed.
         mask: signals that the caller blocks.
-        workdir: folder to work in that was asked for; None stays where the caller is.
-        run: what a worker does; its environment says which it is. SystemExit is its status.
+        workdir: for the workers; None keeps the caller's.
+        run: what a worker does. Its environment says which rank it is; SystemExit gives its status.
     """
     status = BUG
     try:
@@ -53,17 +53,17 @@ def become_agent(
         guardian.blank([0, 1])  # the caller may have closed them
         os.dup2(diagnostics, 2)
         os.close(diagnostics)
-        heritage = Heritage({link_in, link_out}, mask)
-        unneeded = (*heritage.descriptors, link_in, link_out)
-        status = agent.serve(link_in, link_out, __version__, True, Forks(heritage, workdir, run), unneeded)
+        state = CallerState({link_in, link_out}, mask)
+        unneeded = (*state.descriptors, link_in, link_out)
+        status = agent.serve(link_in, link_out, __version__, True, Forks(state, workdir, run), unneeded)
     except BaseException:  # noqa: BLE001 - whatever it is, it must not get into the caller's frames
         os.write(2, traceback.format_exc().encode("utf-8", "backslashreplace"))
     finally:
         os._exit(status)
 
 
-class Heritage:
-    """What the caller's process had: put away for the agent, given back to its workers.
+class CallerState:
+    """Signal handlers, descriptors and streams of the caller: put away for the agent, given back to its workers.
 
     Args:
         own: descriptors that are not the caller's.
@@ -72,7 +72,7 @@ class Heritage:
 
     def __init__(self, own: set[int], mask: set[int]) -> None:
         self.descriptors = frozenset(open_descriptors() - own - {0, 1, 2})
-        signal.set_wakeup_fd(-1)  # the caller's own loop would hear our signals
+        signal.set_wakeup_fd(-1)  # else our signals wake the caller's own loop
         handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
         ours = {*HEARD, signal.SIGPIPE}
         self._handlers = {number: each for number, each in handlers.items() if callable(each) or number in ours}
@@ -82,13 +82,13 @@ class Heritage:
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         self._stdout = sys.stdout
         sys.stdout = sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), write_through=True)
-        gc.freeze()  # what nobody refers to any more may own descriptors whose numbers are ours by now
+        gc.freeze()  # garbage of the caller's may close descriptors whose numbers are ours by now
         self._tracing = sys.gettrace(), sys.getprofile()
         sys.settrace(None)
         sys.setprofile(None)
 
     def give_back(self) -> None:
-        """In a worker, whose own descriptors are 0, 1 and 2 only."""
+        """Restore them in a worker, whose own descriptors are 0, 1 and 2 only."""
         for descriptor in open_descriptors() - self.descriptors - {0, 1, 2}:
             os.close(descriptor)
         stdout = sys.__stdout__
@@ -98,7 +98,7 @@ class Heritage:
         sys.stderr = sys.__stderr__ = _unbuffered(2, encoding, "backslashreplace")  # type: ignore[misc]
         if type(self._stdout) is io.TextIOWrapper:  # not what a notebook or a test runner put in its place
             with contextlib.suppress(OSError, ValueError):
-                self._stdout.reconfigure(line_buffering=True)  # who kept it still writes to it
+                self._stdout.reconfigure(line_buffering=True)  # some code may have kept it and write to it
         gc.unfreeze()
         signal.set_wakeup_fd(-1)
         for number, handler in self._handlers.items():
@@ -106,12 +106,12 @@ class Heritage:
         sys.settrace(self._tracing[0])
         sys.setprofile(self._tracing[1])
 
-    def listen(self) -> None:
-        """Let signals in that were held back since the fork."""
+    def unblock_signals(self) -> None:
+        """Take signals again, which were blocked since the fork."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def flush(self) -> None:
-        """At a worker's end: what was written by way of a stream that the caller had."""
+        """At a worker's end, write what it has written to a stream that the caller had."""
         if type(self._stdout) is io.TextIOWrapper:
             with contextlib.suppress(OSError, ValueError):
                 self._stdout.flush()
@@ -137,10 +137,10 @@ def _unbuffered(descriptor: int, encoding: str, errors: str) -> io.TextIOWrapper
 
 
 class Forks:
-    """Starts workers by forking the agent: does what the module posix/run/spawner does."""
+    """Starts workers by forking the agent, in place of the module posix/run/spawner."""
 
-    def __init__(self, heritage: Heritage, workdir: str | None, run: Callable[[], None]) -> None:
-        self._heritage = heritage
+    def __init__(self, state: CallerState, workdir: str | None, run: Callable[[], None]) -> None:
+        self._state = state
         self._workdir = workdir
         self._run = run
         self._context: Any = multiprocessing.get_context("fork")
@@ -149,7 +149,7 @@ class Forks:
         """Raises spawner.SpawnError."""
         process = self._context.Process(target=self._live, name=f"rank {env['MNSPAWN_RANK']}")
         parent = os.getpid()
-        heard, told = os.pipe()
+        ready_in, ready_out = os.pipe()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # our handlers would swallow them
         pid = -1
         try:
@@ -158,16 +158,16 @@ class Forks:
             raise spawner.SpawnError(f"fork: {error.strerror}") from None
         finally:
             if pid:
-                os.close(told)
-                os.read(heard, 1)  # ends once it has its own group, which signals are sent to
-                os.close(heard)
+                os.close(ready_out)
+                os.read(ready_in, 1)  # ends once it has its own group, which signals are sent to
+                os.close(ready_in)
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if pid:
             return pid
         status = 1
         try:
             os.setsid()
-            os.close(told)
+            os.close(ready_out)
             self._become(env, stdout, stderr, parent)
             status = self._call(process)
         except BaseException:  # noqa: BLE001 - as in become_agent
@@ -176,8 +176,8 @@ class Forks:
             os._exit(status & 0xFF)
 
     def settle(self) -> None:
-        """All workers have what the caller had open: now its own closing is to count."""
-        guardian.blank(self._heritage.descriptors)
+        """Close what the caller had open, now that all workers have it, so that closing it in the caller counts."""
+        guardian.blank(self._state.descriptors)
 
     def _become(self, env: dict[str, str], stdout: int, stderr: int, parent: int) -> None:
         if sys.platform.startswith("linux"):
@@ -192,18 +192,18 @@ class Forks:
         os.environ.update(env)
         if self._workdir is not None:
             os.chdir(self._workdir)
-        self._heritage.give_back()
+        self._state.give_back()
 
     def _live(self) -> None:
-        self._heritage.listen()
+        self._state.unblock_signals()
         self._run()
 
     def _call(self, process: Any) -> int:
-        """The worker's life as multiprocessing has it: its queues then know that they were forked, and are emptied."""
+        """Run the worker as a process of multiprocessing, whose queues then know of the fork and are emptied."""
         atexit._clear()  # the caller's
         atexit.register(multiprocessing.util._exit_function)  # type: ignore[attr-defined] # by itself until Python 3.12
         try:
             return int(process._bootstrap())
         finally:
             atexit._run_exitfuncs()
-            self._heritage.flush()
+            self._state.flush()

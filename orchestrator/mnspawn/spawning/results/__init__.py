@@ -1,1 +1,1 @@
-"""What ranks send back: from the bytes of a result stream to values and exceptions."""
+"""How what ranks send back becomes values and exceptions."""

@@ -1,4 +1,4 @@
-"""Reads what ranks pickled: instances of the caller's classes are of those very classes, and leave them as they are."""
+"""Reads what ranks have pickled; instances are of the caller's own classes, which stay unchanged."""
 
 import functools
 import io
@@ -11,8 +11,10 @@ _FILLER = "_class_setstate"
 
 
 class _Reader(pickle.Unpickler):
-    """cloudpickle sends a class of the main module along with its instances, and finds it here by an id. Then it fills
-    it with what the rank made of it: methods that are copies, class attributes as they were when the call was made.
+    """Keeps classes of the main module as they are.
+
+    cloudpickle sends such a class with its instances and finds it here by an id. Then it would fill the class with what
+    the rank has: copies of methods, and class attributes from the time of the call.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

@@ -54,14 +54,14 @@ TORCH = Dialect(
 
 
 class RemoteError(Exception):
-    """Stands in a chain of causes for an exception that could not be brought here."""
+    """Takes the place of an exception that can't be read here in a chain of causes."""
 
 
 def exited(dialect: Dialect, rank: RankOutcome, status: int | None) -> ProcessExitedException:
-    """For a rank that ended without a result and without a traceback.
+    """The error of a rank that ended without a result and without a traceback.
 
     Args:
-        status: of SystemExit, None when it did not end by that.
+        status: of SystemExit; None if the rank ended in another way.
     """
     code, name = rank.code if rank.code is not None else (status or 0), None
     if rank.error is not None:
@@ -82,14 +82,14 @@ def _signal_name(number: int) -> str:
         return f"<Unknown signal {number}>"  # as torch says it
 
 
-def raised(dialect: Dialect, rank: RankOutcome, said: Raised, chain: IO[bytes] | None) -> ProcessRaisedException:
-    """For a rank whose function raised.
+def raised(dialect: Dialect, rank: RankOutcome, record: Raised, chain: IO[bytes] | None) -> ProcessRaisedException:
+    """The error of a rank whose function raised.
 
     Args:
-        chain: the pickled exceptions, None where there are none.
+        chain: the pickled exceptions; None if there are none.
     """
-    error = ProcessRaisedException(dialect.raised(rank.rank, said.traceback), rank.rank, rank.pid or 0)
-    error.type_name, error.text, error.traceback = said.type_name, said.text, said.traceback
+    error = ProcessRaisedException(dialect.raised(rank.rank, record.traceback), rank.rank, rank.pid or 0)
+    error.type_name, error.text, error.traceback = record.type_name, record.text, record.traceback
     error.at(rank.host, rank.local_rank)
     if chain is not None:
         error.__cause__ = _rebuild(chain)
@@ -97,7 +97,7 @@ def raised(dialect: Dialect, rank: RankOutcome, said: Raised, chain: IO[bytes] |
 
 
 def _rebuild(chain: IO[bytes]) -> BaseException | None:
-    """The exception itself with its causes; None when it can't be read here."""
+    """The exception itself with its causes; None if it can't be read here."""
     try:
         links: list[dict[str, Any]] = loading.load(chain)
     except Exception:  # noqa: BLE001 - unpickling runs the exceptions' own code; the text is there all the same

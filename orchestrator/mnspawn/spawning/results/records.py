@@ -1,4 +1,4 @@
-"""Reads a rank's result stream: records as worker_main.py writes them, in pieces of any size. Pure."""
+"""Reads records, as worker_main.py writes them, from a rank's result stream in chunks of any size. Pure."""
 
 import json
 import struct
@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 HEAD = struct.Struct(">cI")
-MAX_SAID = 64 << 20  # a traceback's text; pieces of pickles pass through and have no limit
+MAX_BODY = 64 << 20  # bytes, such as a traceback's text; pieces of pickles pass through without a limit
 KINDS = frozenset((b"D", b"R", b"N", b"E", b"X", b"C"))
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes of a pickle on its way."""
+    """Bytes of a pickle."""
 
     content: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The function returned; the pieces so far are its result (unless nobody wanted one)."""
+    """The function returned; the pieces so far are its result if `has_result`."""
 
     has_result: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The function raised; the pieces so far are the exception's chain where `is_pickled`."""
+    """The function raised; the pieces so far are the chain of exceptions if `is_pickled`."""
 
     type_name: str
     text: str
@@ -44,12 +44,12 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """The pieces so far are of no use."""
+    """The pieces so far are to be dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """Somebody else wrote into the stream, or bytes are missing; nothing behind counts."""
+    """Something else has written to the stream, or bytes are missing; nothing after this counts."""
 
     reason: str
 
@@ -58,7 +58,7 @@ Record = Piece | Returned | Raised | Exited | Discarded | Damaged
 
 
 class Reader:
-    """Collects bytes and gives the records in them, pieces as soon as they come."""
+    """Turns bytes into records, and passes pieces on as soon as they arrive."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -67,7 +67,7 @@ class Reader:
         self._is_damaged = False
 
     def feed(self, chunk: bytes) -> Iterator[Record]:
-        """Records that `chunk` completes."""
+        """Yield the records that `chunk` completes."""
         position = 0
         while not self._is_damaged:
             if not self._kind:
@@ -78,7 +78,7 @@ class Reader:
                     return
                 self._kind, self._left = HEAD.unpack(self._buffer)
                 self._buffer.clear()
-                if self._kind not in KINDS or (self._kind != b"D" and self._left > MAX_SAID):
+                if self._kind not in KINDS or (self._kind != b"D" and self._left > MAX_BODY):
                     yield self.break_off("what the worker wrote is no record")
                     return
             body = chunk[position : position + self._left]
@@ -96,7 +96,7 @@ class Reader:
             self._kind = b""
 
     def break_off(self, reason: str) -> Damaged:
-        """Nothing that comes counts any more."""
+        """Ignore everything that follows."""
         self._is_damaged = True
         return Damaged(reason)
 
@@ -104,7 +104,7 @@ class Reader:
         kind, body = self._kind, bytes(self._buffer)
         self._buffer.clear()
         try:
-            said: Any = json.loads(body) if body else {}
+            fields: Any = json.loads(body) if body else {}
             match kind:
                 case b"R":
                     return Returned(True)
@@ -113,10 +113,10 @@ class Reader:
                 case b"C":
                     return Discarded()
                 case b"X":
-                    return Exited(int(said["status"]))
+                    return Exited(int(fields["status"]))
                 case _:
                     return Raised(
-                        str(said["type"]), str(said["text"]), str(said["traceback"]), bool(said["is_pickled"])
+                        str(fields["type"]), str(fields["text"]), str(fields["traceback"]), bool(fields["is_pickled"])
                     )
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as exc:
             return self.break_off(f"a record can't be read: {exc}")

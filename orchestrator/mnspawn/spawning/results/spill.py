@@ -1,4 +1,4 @@
-"""Keeps what ranks send back until it is asked for: in memory while it is little, else in one unnamed file."""
+"""Keeps what ranks send back until it is asked for: in memory up to a limit, then in one unnamed file."""
 
 import io
 import tempfile
@@ -37,17 +37,14 @@ class Spill:
             self._end += len(chunk)
 
     def drop(self, rank: int) -> None:
-        """Forget a rank's bytes; with the last of them in it the file goes."""
+        """Forget a rank's bytes; the file is closed when it holds no others."""
         with self._lock:
             self._held -= sum(len(block) for block in self._blocks.pop(rank, []) if isinstance(block, bytes))
             if not any(isinstance(block, tuple) for blocks in self._blocks.values() for block in blocks):
                 self._close_file()
 
-    def size(self, rank: int) -> int:
-        return sum(len(b) if isinstance(b, bytes) else b[1] for b in self._blocks.get(rank, ()))
-
     def open(self, rank: int) -> IO[bytes]:
-        """A rank's bytes as a file to read once."""
+        """Return a rank's bytes as a file to read once."""
         return io.BufferedReader(_Blocks(self, list(self._blocks.get(rank, ()))), 1 << 18)
 
     def read_at(self, offset: int, into: memoryview) -> int:
@@ -57,7 +54,7 @@ class Spill:
             return self._file.readinto(into)  # type: ignore[attr-defined, no-any-return]
 
     def close(self) -> None:
-        """Forget everything and give the file back."""
+        """Forget everything and close the file."""
         with self._lock:
             self._blocks.clear()
             self._held = 0

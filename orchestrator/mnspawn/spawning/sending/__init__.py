@@ -1,1 +1,1 @@
-"""How a function and its arguments travel to ranks: modules, pickles, and what is shared on this machine."""
+"""How a function and its arguments reach ranks: modules, pickles, and what is shared on this machine."""

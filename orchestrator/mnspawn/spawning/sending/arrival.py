@@ -1,9 +1,9 @@
-"""Loads in a rank what its caller sent, so that every module has one form there. Sent along as a file; stands alone.
+"""Loads in a rank what its caller sent, so that each module exists once there. Travels as a file by itself.
 
-What goes by value carries the place that it has in the caller ("module:name"). The sources of its modules come along:
-a rank imports them, the objects of the pickle become those of the imported module, and a later import finds the same.
-They get the code and the values that the caller had. A module that can't be imported here (something that it imports is
-missing) is made of what came by value, under its own name.
+What travels by value carries its place in the caller ("module:name"), and the sources of its modules travel along. A
+rank imports them; the objects of the pickle become those of the imported module, with the code and the values that the
+caller had, and a later import finds the same. A module that can't be imported here, because something that it imports
+is missing, is made of what came by value, under its own name.
 """
 
 import contextlib
@@ -26,8 +26,8 @@ BATCH = 200  # descriptors in a message, as sharing.py has it
 CONTAINERS = (list, dict, set)
 
 is_loading = False
-_kept: list[types.ModuleType] = []  # the main module that we were started as
-_caller: list[Any] = []  # the socket to it
+_kept: list[types.ModuleType] = []  # the main module that this process was started as
+_caller: list[Any] = []  # the socket to the caller
 _partial: dict[str, str] = {}  # modules that could not be imported, and why
 
 
@@ -46,7 +46,7 @@ class _Text(importlib.machinery.SourceFileLoader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the caller's modules in the sources that came along: ranks have the caller's version, not their host's."""
+    """Finds the caller's modules in the sources that were sent, so that ranks have the caller's version."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self._modules: dict[str, tuple[str | None, list[str] | None]] = job["modules"]
@@ -64,7 +64,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             return spec
         text, here = self._sources.get(file), _text_of(file)
         if text is None and here is None:
-            return None  # too large to be sent, or no source: perhaps it is found in another way
+            return None  # too large to be sent, or without source: another finder may have it
         if text is None or text == here:
             loader = importlib.machinery.SourceFileLoader(name, file)  # its byte code is kept
         else:
@@ -73,7 +73,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _text_of(file: str) -> str | None:
-    """As linecache has it, which the texts come from."""
+    """The text of a file as linecache has it, from which sources are sent."""
     try:
         with tokenize.open(file) as lines:
             text = lines.read()
@@ -83,8 +83,8 @@ def _text_of(file: str) -> str | None:
 
 
 def install(job: dict[str, Any]) -> None:
-    """Make the caller's modules importable, and a main module for what the caller's has sent."""
-    sys.modules[NAME] = sys.modules.pop(__name__)  # the user may have one of that name
+    """Make the caller's modules importable, and a main module for what came from the caller's."""
+    sys.modules[NAME] = sys.modules.pop(__name__)  # the user may have a module of that name
     _kept.append(sys.modules["__main__"])
     _partial["__main__"] = "a function's own names come along, others don't"
     sys.meta_path.insert(0, _Finder(job))
@@ -104,7 +104,7 @@ def install(job: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Meanwhile a spawn is refused: a module that spawns when it is imported would do so in every rank in turn."""
+    """Refuse spawns meanwhile: a module that spawns when it is imported would do so in every rank in turn."""
     global is_loading
     is_loading = True
     try:
@@ -114,7 +114,7 @@ def loading() -> Iterator[None]:
 
 
 def take_shared(job: dict[str, Any]) -> None:
-    """Get the descriptors of what multiprocessing shares with the caller (sharing.py), as a child of it has them."""
+    """Get the descriptors of what multiprocessing shares with the caller (sharing.py), as a child process has them."""
     if job["shared"] is None:
         return
     import socket
@@ -132,14 +132,10 @@ def take_shared(job: dict[str, Any]) -> None:
 
 
 def have_taken(ranks: int) -> None:
-    """Tell the caller that so many ranks have loaded their arguments."""
+    """Report to the caller that so many ranks have loaded their arguments."""
     while _caller:
-        sock = _caller.pop()
-        try:
+        with _caller.pop() as sock, contextlib.suppress(OSError):  # the caller has closed it
             sock.sendall(b"%d" % ranks)
-        except OSError:
-            pass  # the caller has let go
-        sock.close()
 
 
 def load(file: IO[bytes], job: dict[str, Any]) -> Any:
@@ -152,13 +148,13 @@ def load(file: IO[bytes], job: dict[str, Any]) -> Any:
 
 
 def explain(error: BaseException) -> None:
-    """Say of a failed import that it met a module which is here in part only."""
+    """Add to a failed import that the module is here only in part."""
     if isinstance(error, ImportError) and error.name in _partial:
         error.add_note(f"of module {error.name!r} only what was sent by value is here: {_partial[error.name]}")
 
 
 class _Reader(pickle.Unpickler):
-    """Gives the makers and fillers of cloudpickle a module to work in."""
+    """Lets cloudpickle's makers and fillers work in the modules that objects came from."""
 
     def __init__(self, file: IO[bytes], job: dict[str, Any]) -> None:
         super().__init__(file)
@@ -175,7 +171,7 @@ class _Reader(pickle.Unpickler):
 
     # -- modules
     def _module(self, name: str | None) -> tuple[types.ModuleType | None, bool]:
-        """The module for what came by value, and whether it is the imported one; None where it has none."""
+        """The module for what came by value (None where it has none), and whether that was imported."""
         if name == "__main__":
             return sys.modules["__main__"], False
         if name is None or name not in self._known:
@@ -210,7 +206,7 @@ class _Reader(pickle.Unpickler):
             setattr(sys.modules[parent], last, made)
 
     def _find(self, place: str | None, kind: type) -> Any:
-        """What an imported module has at a place; None when that is of another kind, or made."""
+        """What an imported module has at a place; None if it is of another kind or the module was not imported."""
         if place is None:
             return None
         name, _, path = place.partition(":")
@@ -225,7 +221,7 @@ class _Reader(pickle.Unpickler):
         return found
 
     def _put(self, place: str | None, made: Any) -> Any:
-        """Let the module that is made here have it."""
+        """Give an object to the module that is made here."""
         if place is not None:
             name, _, path = place.partition(":")
             module, is_imported = self._module(name)
@@ -264,14 +260,7 @@ class _Reader(pickle.Unpickler):
             slots = {**slots, "__globals__": {}}
         return fill(made, (attributes, slots))
 
-    def make_class(
-        self, make: Any, kind: Any, name: str, bases: Any, known: Any, tracker: Any, extra: Any = None
-    ) -> Any:
-        place = (extra or {}).get(PLACE)
-        found = self._find(place, type)
-        return found if found is not None else self._put(place, make(kind, name, bases, known, tracker, None))
-
-    def make_enum(self, make: Any, *parts: Any) -> Any:
+    def make_class(self, make: Any, *parts: Any) -> Any:
         *given, extra = parts
         place = (extra or {}).get(PLACE)
         found = self._find(place, type)
@@ -310,7 +299,7 @@ def _set_variable(target: dict[str, Any], name: str, value: Any) -> None:
     if name.startswith("__") or current is value:
         return
     if type(current) is type(value) is object:
-        return  # a mark, which others here compare with
+        return  # a sentinel, which other code here compares with
     if not _fill(current, value):
         target[name] = value
 
@@ -322,7 +311,7 @@ def _set_attribute(target: Any, name: str, value: Any) -> None:
 
 
 def _fill(current: Any, value: Any) -> bool:
-    """Give a container its content in place, since others may have it, too; False when it is none."""
+    """Replace a container's content in place, since others may refer to it; False if it is no container."""
     if type(current) is not type(value) or type(value) not in CONTAINERS:
         return False
     if current is not value:
@@ -336,7 +325,7 @@ _HOOKS: dict[str, Callable[..., Any]] = {
     "_make_function": _Reader.make_function,
     "_function_setstate": _Reader.fill_function,
     "_make_skeleton_class": _Reader.make_class,
-    "_make_skeleton_enum": _Reader.make_enum,
+    "_make_skeleton_enum": _Reader.make_class,
     "_class_setstate": _Reader.fill_class,
     "dynamic_subimport": _Reader.make_module,
 }

@@ -1,6 +1,6 @@
-"""Stands in on hosts for pytest, which has rewritten asserts of functions that are sent there. Goes by value.
+"""Replaces pytest on hosts, for functions whose asserts pytest has rewritten. Travels by value.
 
-Rewritten code calls these of `_pytest.assertion.rewrite`; the text of a failure is that of pytest without its plugins.
+Rewritten code calls these functions of `_pytest.assertion.rewrite`. Failures have pytest's text, without its plugins'.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ def _saferepr(value: object) -> str:
         return value.__name__
     try:
         text = repr(value)
-    except Exception as error:  # noqa: BLE001 - a class's own code; the failure is to be told all the same
+    except Exception as error:  # noqa: BLE001 - a class's own code; the failure is reported all the same
         text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
     if len(text) > 240:
         text = f"{text[:118]}...{text[-118:]}"
@@ -47,7 +47,7 @@ def _call_reprcompare(ops: Sequence[str], results: Sequence[object], texts: Sequ
 
 
 def _call_assertion_pass(line: int, original: str, explanation: str) -> None:
-    """Nobody listens here."""
+    """Do nothing: no plugin asks for assertions that pass."""
 
 
 def _check_if_assertion_pass_impl() -> bool:

@@ -1,4 +1,4 @@
-"""A function and its arguments as files that travel, with all that is needed there to call the one with the others."""
+"""Packs a function and its arguments into files, with everything that a host needs to call it. Sends nothing."""
 
 import dis
 import functools
@@ -8,6 +8,7 @@ import json
 import linecache
 import os
 import sys
+import threading
 import types
 import zipfile
 import zipimport
@@ -22,6 +23,16 @@ from . import modules, pickling
 Files = tuple[tuple[str, bytes], ...]
 
 MAX_SOURCES = 4 << 20  # characters of source that go along for imports and tracebacks
+_packing = threading.RLock()  # linecache and cloudpickle's list of modules are for one thread at a time
+
+
+def _renew_lock() -> None:
+    """In a forked child: a thread that it does not have may hold the lock for ever."""
+    global _packing
+    _packing = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def pack(
@@ -40,9 +51,10 @@ def pack(
     Raises:
         NotPicklable: names the function or the argument's position.
     """
-    pickled = pickling.dump(function, tuple(args), parcel)
-    found = modules.needed_by(parcel.modules, parcel.codes)
-    sources = sources_of([*parcel.files, *modules.files_of(found)])
+    with _packing:
+        pickled = pickling.dump(function, tuple(args), parcel)
+        found = modules.needed_by(parcel.modules, parcel.codes)
+        sources = sources_of([*parcel.files, *modules.files_of(found)])
     job = {
         "passes_rank": passes_rank,
         "wants_result": wants_result,
@@ -56,7 +68,7 @@ def pack(
         "shared": parcel.shared.offer() if parcel.shared is not None else None,
     }
     return (
-        ("worker_main.py", _runner()),
+        ("worker_main.py", Path(mnspawn_agent.__file__).with_name("worker_main.py").read_bytes()),
         ("arrival.py", Path(__file__).with_name("arrival.py").read_bytes()),
         ("cloudpickle.zip", library()),
         ("job.json", json.dumps(job).encode("utf-8", "surrogateescape")),
@@ -65,7 +77,7 @@ def pack(
 
 
 def authentication_key(is_needed: bool) -> str | None:
-    """What ranks on this machine need to talk to servers of multiprocessing's, if the caller may have any."""
+    """The key with which ranks on this machine reach servers of multiprocessing, if the caller may have any."""
     if not is_needed and "multiprocessing.managers" not in sys.modules:
         return None
     from multiprocessing import current_process
@@ -73,12 +85,8 @@ def authentication_key(is_needed: bool) -> str | None:
     return bytes(current_process().authkey).hex()
 
 
-def _runner() -> bytes:
-    return Path(mnspawn_agent.__file__).with_name("worker_main.py").read_bytes()
-
-
 def sources_of(files: Iterable[str]) -> dict[str, str]:
-    """The text of files (and notebook cells) by name, the most important ones first."""
+    """The text of files and notebook cells by name, as many as fit, the first ones first."""
     found: dict[str, str] = {}
     room = MAX_SOURCES
     for name in dict.fromkeys(files):
@@ -90,10 +98,8 @@ def sources_of(files: Iterable[str]) -> dict[str, str]:
 
 
 def _paths(is_here: bool) -> list[str]:
-    """Our own sys.path as far as it makes sense elsewhere: a host takes those folders that it has too."""
-    paths = [
-        path for path in map(modules.absolute, filter(lambda path: isinstance(path, str), sys.path)) if path is not None
-    ]
+    """Our sys.path as far as it makes sense elsewhere: a host uses the folders that it has too."""
+    paths = [path for each in sys.path if isinstance(each, str) and (path := modules.absolute(each)) is not None]
     if is_here:
         return paths
     return [path for path in paths if not (path + os.sep).startswith(modules.installed()) and not path.endswith(".zip")]
@@ -101,7 +107,7 @@ def _paths(is_here: bool) -> list[str]:
 
 # -- what a fork server imports beforehand -----------------------------------------------------------------------------
 def imported_by(function: Callable[..., Any]) -> set[str]:
-    """Modules that a function's own code imports when it is called."""
+    """The modules that a function's own code imports when it is called."""
     code = getattr(function, "__code__", None) or getattr(getattr(function, "__func__", None), "__code__", None)
     return set() if code is None else set(_imports_of(code))
 
@@ -118,11 +124,11 @@ def _imports_of(code: types.CodeType) -> Iterator[str]:
 # -- cloudpickle itself ------------------------------------------------------------------------------------------------
 @functools.cache
 def library() -> bytes:
-    """The installed cloudpickle as a zip to import from, with byte code: compiling it takes longer than its import."""
+    """The installed cloudpickle as a zip to import from, with byte code: compiling takes longer than importing."""
     spec = importlib.util.find_spec("cloudpickle")
     assert spec is not None
     assert spec.origin is not None
-    if isinstance(spec.loader, zipimport.zipimporter):  # we are a worker that spawns: this came along with it
+    if isinstance(spec.loader, zipimport.zipimporter):  # this is a worker, whose own zip it is
         return Path(spec.loader.archive).read_bytes()
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -141,7 +147,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 
 def _byte_code(source: bytes, name: str) -> bytes:
-    """An "unchecked" byte code file (PEP 552): taken by the Python that we are, ignored by others."""
+    """An unchecked byte code file (PEP 552), which this version of Python uses and others ignore."""
     import marshal
 
     code = compile(source, f"cloudpickle/{name}", "exec", dont_inherit=True)

@@ -1,6 +1,6 @@
-"""Which modules go by value, and what of them a rank needs to import them. Knows sys.modules; pickles nothing.
+"""Decides which modules travel by value, and finds what a rank needs to import them. Pickles nothing.
 
-What the hosts can import like us (the standard library, installed packages) goes by reference; everything else
+What hosts can import themselves (the standard library, installed packages) travels by reference; everything else
 (`__main__`, notebook cells, modules of the working folder) by value.
 """
 
@@ -21,7 +21,7 @@ Needed = dict[str, tuple[str | None, list[str] | None]]  # name: its file (None:
 
 @contextlib.contextmanager
 def by_value() -> Iterator[None]:
-    """Let modules that hosts can't import go by value for as long as the context lasts."""
+    """Let cloudpickle send modules that hosts can't import by value, as long as the context lasts."""
     import cloudpickle
 
     known = set(cloudpickle.list_registry_pickle_by_value())
@@ -36,7 +36,7 @@ def by_value() -> Iterator[None]:
 
 
 def is_ours_alone(name: str, module: object) -> bool:
-    """Whether a module is code of the user's that no other host can be expected to have installed."""
+    """Whether a module is the user's own code, which hosts can't be expected to have installed."""
     if not isinstance(module, types.ModuleType) or name == "__main__" or name != module.__name__:
         return False
     if name.partition(".")[0] in _OURS or name.partition(".")[0] in sys.stdlib_module_names:
@@ -53,11 +53,11 @@ def is_ours_alone(name: str, module: object) -> bool:
 
 @functools.cache
 def _holds_packages(folder: str) -> bool:
-    """Whether packages were installed into a folder of its own (`pip install --target`), which hosts may share."""
+    """Whether packages were installed into this folder (`pip install --target`), which hosts may share."""
     try:
         return any(name.endswith((".dist-info", ".egg-info")) for name in os.listdir(folder))
     except OSError:
-        return True  # an archive, or gone: not what somebody is working on
+        return True  # an archive, or a removed folder: nothing that a user works on
 
 
 @functools.cache
@@ -69,7 +69,7 @@ def installed() -> tuple[str, ...]:
 
 
 def absolute(path: str) -> str | None:
-    """None for a relative path when the working folder was removed: it leads nowhere."""
+    """The absolute path; None for a relative one if the working folder was removed."""
     try:
         return os.path.abspath(path)
     except FileNotFoundError:
@@ -77,7 +77,7 @@ def absolute(path: str) -> str | None:
 
 
 def main() -> tuple[str | None, str | None]:
-    """The file of the main module, and the name that it was run by (`python -m`)."""
+    """The file of the main module, and the name by which it was run (`python -m`)."""
     module = sys.modules.get("__main__")
     file = getattr(module, "__file__", None)
     name = getattr(getattr(module, "__spec__", None), "name", None)
@@ -86,9 +86,9 @@ def main() -> tuple[str | None, str | None]:
 
 # -- what a rank needs to import them ----------------------------------------------------------------------------------
 def needed_by(sent: Iterable[str], codes: Iterable[types.CodeType]) -> Needed:
-    """Modules of the user's that came by value (`sent`) or that their code imports, and all that those import in turn.
+    """The user's modules that objects came from (`sent`) or their code imports, and all that those import in turn.
 
-    Only those that are imported here: what nobody has imported yet is the host's own to find.
+    Only modules that are imported here; a rank finds others, if its host has them.
     """
     import cloudpickle
 
@@ -133,10 +133,10 @@ def _imports_of(file: str, package: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _imports_in(text: str, package: str) -> tuple[str, ...]:
-    """Names of modules that a text imports somewhere; of what it takes from packages nobody knows, so those, too."""
+    """Names that a text imports anywhere. What it takes from a package may be a module, so these names count too."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):  # such as a notebook's cell with commands of its own
+    except (SyntaxError, ValueError, RecursionError):  # such as a notebook cell with magic commands
         return ()
     found: list[str] = []
     for node in ast.walk(tree):

@@ -1,15 +1,14 @@
-"""Pickles a function and its arguments for ranks; says what can't be pickled, and where. The one user of cloudpickle.
+"""Pickles a function and its arguments for ranks by cloudpickle; reports what can't be pickled, and where.
 
-Beside what cloudpickle does: code keeps its file, what goes by value its place in the caller (see arrival.py), and what
-multiprocessing shares between processes is shared with ranks on this machine, and refused for others.
+In addition, code keeps its file name, what travels by value keeps its place in the caller (see arrival.py), and what
+multiprocessing shares between processes is shared with ranks on this machine and refused for others.
 """
 
+import contextlib
 import functools
 import io
-import os
 import pickle
 import sys
-import threading
 import types
 from collections import ChainMap
 from collections.abc import Callable
@@ -20,29 +19,18 @@ from mnspawn.spawning.errors import NotPicklable
 from . import arrival, asserts, sharing
 from .modules import by_value
 
-_registering = threading.RLock()  # cloudpickle keeps one list for the whole process
-
-
-def _renew_lock() -> None:
-    """In a forked child: a thread that it does not have may hold the lock for ever."""
-    global _registering
-    _registering = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
-
 
 class Parcel:
-    """What goes along with a pickle.
+    """What travels with a pickle.
 
     Args:
         is_here: ranks are on this machine.
-        shares_tensors: torch's tensors are shared with them, whatever memory they are in, as torch's spawn does.
+        shares_tensors: share torch's tensors with them, whatever memory these are in, as torch's spawn does.
 
     Attributes:
-        codes: whose code went by value, for its files.
-        modules: names of those that objects came from by value.
-        shared: what multiprocessing shares; None when there is no such thing.
+        codes: what travels by value of functions.
+        modules: names of the modules that objects by value came from.
+        shared: what multiprocessing shares; None if nothing.
     """
 
     def __init__(self, *, is_here: bool, shares_tensors: bool = False) -> None:
@@ -73,25 +61,24 @@ class Parcel:
 
 
 def dump(function: Callable[..., Any], args: tuple[Any, ...], parcel: Parcel) -> bytes:
-    """A function and its arguments, pickled.
+    """Pickle a function and its arguments; no two threads at once, since cloudpickle's list is of the whole process.
 
     Raises:
         NotPicklable: names the part that could not be pickled.
     """
-    with _registering:
-        try:
-            with by_value():
-                return _dumps((function, args), parcel)
-        except sharing.StaysHere as error:
-            with by_value():
-                raise _blame(function, args, error, parcel.is_here) from error
-        except Exception:  # noqa: BLE001 - pickling calls the objects' own code, which may raise anything
-            parcel.empty()
-        try:  # a module of the user's may hold what can't go by value, such as a lock: let ranks import it
+    try:
+        with by_value():
             return _dumps((function, args), parcel)
-        except Exception as error:  # as above
-            parcel.empty()
+    except sharing.StaysHere as error:
+        with by_value():
             raise _blame(function, args, error, parcel.is_here) from error
+    except Exception:  # noqa: BLE001 - pickling calls the objects' own code, which may raise anything
+        parcel.empty()
+    try:  # a module of the user's may hold what can't go by value, such as a lock: let ranks import it
+        return _dumps((function, args), parcel)
+    except Exception as error:  # as above
+        parcel.empty()
+        raise _blame(function, args, error, parcel.is_here) from error
 
 
 def _blame(function: Callable[..., Any], args: tuple[Any, ...], error: Exception, is_here: bool) -> NotPicklable:
@@ -123,7 +110,7 @@ def _dumps(value: Any, parcel: Parcel) -> bytes:
     content = io.BytesIO()
     if parcel.is_here and sharing.has_tracker():
         parcel.share()  # names of shared memory are texts
-    with sharing.spawning(parcel.share) if parcel.is_here else sharing.apart():
+    with sharing.spawning(parcel.share) if parcel.is_here else contextlib.nullcontext():
         _pickler()(content, parcel).dump(value)
     return content.getvalue()
 
@@ -144,7 +131,7 @@ def _pickler() -> Callable[[io.BytesIO, Parcel], Any]:
             super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
 
         def _reduce_code(self, code: types.CodeType) -> Any:
-            """As cloudpickle, which forgets the file: tracebacks from the ranks would name none."""
+            """Keep the file name, which cloudpickle drops: tracebacks from ranks need it."""
             self._parcel.codes.append(code)
             make, parts = reduce_code(code)
             return make, tuple(
@@ -177,7 +164,7 @@ def _pickler() -> Callable[[io.BytesIO, Parcel], Any]:
             return NotImplemented
 
         def _with_place(self, obj: Any, reduced: Any) -> Any:
-            """Where the caller has it goes into an argument that cloudpickle's maker of it has to spare."""
+            """Put an object's place in the caller into a spare argument of cloudpickle's maker."""
             make, parts, *rest = reduced
             if make is maker._make_function:
                 self._parcel.modules.add(str(obj.__globals__.get("__name__")))
@@ -191,7 +178,7 @@ def _pickler() -> Callable[[io.BytesIO, Parcel], Any]:
 
 
 def _place_of(obj: Any) -> str | None:
-    """Its module and name, when that has it by that name."""
+    """The module and name of an object, if the module has it by that name."""
     name, path = getattr(obj, "__module__", None), getattr(obj, "__qualname__", "")
     found: Any = sys.modules.get(name) if isinstance(name, str) else None
     for part in path.split("."):

@@ -1,7 +1,7 @@
-"""What multiprocessing shares between processes of one machine: queues, locks, pipes, memory. Hands it to ranks here.
+"""Shares with ranks on this machine what multiprocessing shares with child processes: queues, locks, pipes, memory.
 
-They are pickled as for a child process: semaphores by name, descriptors by number. The descriptors are handed over
-through a socket that has no file, to processes of this account only, which ask for them when they load their arguments.
+They are pickled as for a child process: semaphores by name, descriptors by number. A socket without a file hands over
+the descriptors, only to processes of this account, which ask for them when they load their arguments.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ BATCH = 200  # descriptors in a message; the kernel takes 253
 
 
 class StaysHere(TypeError):
-    """Something that other machines can't share."""
+    """An object that other machines can't share."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -46,7 +46,7 @@ class StaysHere(TypeError):
 
 
 def kinds() -> tuple[type, ...]:
-    """The classes of `KINDS` whose modules anybody has imported: of others there are no instances."""
+    """The classes of `KINDS` whose modules are imported; others have no instances."""
     return tuple(
         getattr(sys.modules[module], name)
         for module, names in KINDS.items()
@@ -57,20 +57,20 @@ def kinds() -> tuple[type, ...]:
 
 
 def reducers() -> dict[type, Callable[[Any], Any]]:
-    """How multiprocessing, and libraries that told it, send what they share."""
+    """How multiprocessing, and libraries that have registered with it, send what they share."""
     reduction = sys.modules.get("multiprocessing.reduction")
     return {} if reduction is None else reduction.ForkingPickler._extra_reducers
 
 
 def reduce(reducer: Callable[[Any], Any], value: Any, shares_tensors: bool) -> Any:
-    """By that reducer; NotImplemented lets it be copied: a tensor that nobody shares, or that torch can't share."""
+    """Reduce a value; NotImplemented for a tensor to be copied, since it is not shared or torch can't share it."""
     is_tensor = type(value).__module__.partition(".")[0] == "torch"
     if is_tensor and not shares_tensors and not (hasattr(value, "is_shared") and value.is_shared()):
         return NotImplemented
     try:
         return reducer(value)
     except RuntimeError:
-        if is_tensor:  # it is part of a graph, or memory that can be shared is short
+        if is_tensor:  # it is part of a graph, or shared memory is short
             return NotImplemented
         raise
 
@@ -88,7 +88,7 @@ def hint_for(error: Exception) -> str | None:
 
 
 class Spawning:
-    """Stands in for the child process that multiprocessing believes to spawn."""
+    """Acts as the child process that multiprocessing believes it spawns."""
 
     def __init__(self, share: "Callable[[], Shared]") -> None:
         self._share = share
@@ -117,12 +117,6 @@ def spawning(share: "Callable[[], Shared]") -> Iterator[None]:
         context.set_spawning_popen(before)
 
 
-@contextlib.contextmanager
-def apart() -> Iterator[None]:
-    """For ranks elsewhere."""
-    yield
-
-
 class Shared:
     """Descriptors for ranks on this machine, and what they stand for, until every rank has them."""
 
@@ -134,7 +128,7 @@ class Shared:
         self._wake_in, self._wake_out = socket.socketpair()
         from multiprocessing import resource_tracker
 
-        self.add(resource_tracker.getfd() or 0)  # else a rank's own would remove at its end what it has only used
+        self.add(resource_tracker.getfd() or 0)  # else a rank's own tracker removes at its end what the rank only used
         _ours.add(self)
 
     def add(self, descriptor: int) -> int:
@@ -142,7 +136,7 @@ class Shared:
         return len(self._descriptors) - 1
 
     def offer(self) -> dict[str, Any]:
-        """Begin to listen; what ranks have to know."""
+        """Begin to listen. Returns what ranks have to know."""
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         name = f"mnspawn-{secrets.token_hex(16)}"
         self._listener.bind(f"\0{name}")
@@ -150,7 +144,7 @@ class Shared:
         return {"name": name, "count": len(self._descriptors)}
 
     def serve(self, ranks: Callable[[], int], kept: Any) -> None:
-        """Hand them out, in a thread, until all ranks have them.
+        """Hand out the descriptors, in a thread, until all ranks have them.
 
         Args:
             ranks: how many there are; 0 while that is not known.
@@ -176,21 +170,22 @@ class Shared:
                         if sock is self._listener:
                             peers += self._accept(selector)
                         elif isinstance(sock, socket.socket):
-                            served += self._hear(sock)
+                            served += self._receive(sock)
                             selector.unregister(sock)
                             sock.close()
             finally:
                 for sock in peers:
                     sock.close()
-                self._let_go()
+                self._release()
 
     def _accept(self, selector: selectors.BaseSelector) -> list[socket.socket]:
         from multiprocessing import reduction
 
         assert self._listener is not None
-        with contextlib.suppress(OSError):  # it went away before we came to it
+        with contextlib.suppress(OSError):  # it has already closed the connection
             sock, _ = self._listener.accept()
-            if _uid_of(sock) == os.getuid():
+            _, uid, _ = PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
+            if uid == os.getuid():
                 sock.setblocking(True)
                 for start in range(0, len(self._descriptors), BATCH):
                     reduction.sendfds(sock, self._descriptors[start : start + BATCH])
@@ -199,14 +194,14 @@ class Shared:
             sock.close()
         return []
 
-    def _hear(self, sock: socket.socket) -> int:
-        """How many ranks a process has loaded its arguments for; it may have ended instead."""
-        with contextlib.suppress(OSError):
-            said = sock.recv(16)
-            return int(said) if said.isdigit() else 0
-        return 0
+    def _receive(self, sock: socket.socket) -> int:
+        """For how many ranks a process has loaded its arguments; it may have ended instead."""
+        try:
+            return int(sock.recv(16))
+        except (OSError, ValueError):
+            return 0
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         descriptors, self._descriptors = self._descriptors, []
         for descriptor in descriptors:
             os.close(descriptor)
@@ -215,29 +210,23 @@ class Shared:
         self._kept = None
 
     def close(self) -> None:
-        """The run has ended, or there will be none."""
+        """Hand out nothing more: the run has ended, or there will be none."""
         if self._thread is not None:
             with contextlib.suppress(OSError):
                 self._wake_out.send(b"x")
             self._thread.join()
-        self._let_go()
+        self._release()
         self._wake_in.close()
         self._wake_out.close()
-
-
-def _uid_of(sock: socket.socket) -> int:
-    """The account at the other end of a connection."""
-    _, uid, _ = PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
-    return int(uid)
 
 
 _ours: "weakref.WeakSet[Shared]" = weakref.WeakSet()
 
 
 def _close_copies() -> None:
-    """In a forked child: pipes are to end when they do for us."""
+    """In a forked child: else a pipe stays open there after the caller has closed it."""
     for shared in list(_ours):
-        shared._let_go()
+        shared._release()
 
 
 os.register_at_fork(after_in_child=_close_copies)
