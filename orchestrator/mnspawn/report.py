@@ -9,22 +9,34 @@ from mnspawn_agent.protocol.exits import as_shell_status, signal_name
 PHASES = ("connected", "ready", "prepared", "started", "ended")  # ready: its agent is up
 
 
-@dataclass(frozen=True, slots=True)
-class RankEnd:
-    """How a rank ended: read once from its agent's message, and the same in the report.
+class _Ended:
+    """What follows from how a rank ended. Its fields are those of the classes that inherit from it."""
 
-    Attributes:
-        pid: None when it never started.
-        code: as Popen.returncode, None where no news came (host lost, never started).
-        seconds: it ran, None when it never started.
-        stopped: our own stop ended it, so it is never blamed.
-        killed: our KILL was sent before its end.
-        tail: its last lines on stderr.
-        error: why it could not be started.
-        is_disk_full: the disk that takes its output was full when it ended.
-        outlived_term: TERM and the whole grace were not enough.
-        raised: the exception that torch's `record` has noted; of torchrun, that of the worker that failed first.
-    """
+    __slots__ = ()
+    code: int | None
+    stopped: bool
+    killed: bool
+    error: str | None
+
+    @property
+    def has_failed(self) -> bool:
+        """It ended badly by itself."""
+        return not self.stopped and (self.error is not None or self.code not in (0, None))
+
+    @property
+    def exit_status(self) -> int:
+        """The run's exit status when this rank is to blame; 127, as in shells, when it could not be started."""
+        return 127 if self.code is None else as_shell_status(self.code)
+
+    @property
+    def cause(self) -> str:
+        """In words: exit status 7; signal 9 (SIGKILL, possibly out of memory); could not be started: ..."""
+        return cause_of(self.code, self.error, is_ours=self.killed)
+
+
+@dataclass(frozen=True, slots=True)
+class RankEnd(_Ended):
+    """How a rank ended, as its agent's message says; the fields are explained in `RankOutcome`."""
 
     pid: int | None = None
     code: int | None = None
@@ -43,20 +55,47 @@ class RankEnd:
         found = {f.name: message[f.name] for f in fields(cls) if f.name in message}
         return cls(**{**found, "tail": tuple(found["tail"])})
 
-    @property
-    def has_failed(self) -> bool:
-        """It ended badly by itself."""
-        return not self.stopped and (self.error is not None or self.code not in (0, None))
 
-    @property
-    def exit_status(self) -> int:
-        """The run's exit status when this rank is to blame; 127, as in shells, when it could not be started."""
-        return 127 if self.code is None else as_shell_status(self.code)
+@dataclass(frozen=True, slots=True)
+class RankOutcome(_Ended):
+    """One rank of a run, and how it ended.
 
-    @property
-    def cause(self) -> str:
-        """In words: exit status 7; signal 9 (SIGKILL, possibly out of memory); could not be started: ..."""
-        return cause_of(self.code, self.error, is_ours=self.killed)
+    The order of the fields is public: they may be given by position, and pickles of reports depend on it. A new one
+    comes last.
+
+    Attributes:
+        pid: None when it never started.
+        code: as Popen.returncode, None where no news came (host lost, never started).
+        seconds: it ran, None when it never started.
+        stopped: our own stop ended it, so it is never blamed.
+        killed: our KILL was sent before its end.
+        ended_at: seconds since START on the controller's clock, by way of the link's clock offset.
+        tail: its last lines on stderr.
+        error: why it could not be started.
+        is_disk_full: the disk that takes its output was full when it ended.
+        outlived_term: TERM and the whole grace were not enough.
+        raised: the exception that torch's `record` has noted; of torchrun, that of the worker that failed first.
+    """
+
+    rank: int
+    local_rank: int
+    host: str
+    pid: int | None = None
+    code: int | None = None
+    seconds: float | None = None
+    stopped: bool = False
+    killed: bool = False
+    ended_at: float | None = None
+    tail: tuple[str, ...] = ()
+    error: str | None = None
+    is_disk_full: bool = False
+    outlived_term: bool = False
+    raised: str | None = None
+
+    @classmethod
+    def of(cls, end: RankEnd, *, rank: int, local_rank: int, host: str, ended_at: float | None) -> "RankOutcome":
+        known = {f.name: getattr(end, f.name) for f in fields(RankEnd)}
+        return cls(rank=rank, local_rank=local_rank, host=host, ended_at=ended_at, **known)
 
 
 def cause_of(code: int | None, error: str | None = None, *, is_ours: bool = False) -> str:
@@ -77,22 +116,6 @@ def cause_of(code: int | None, error: str | None = None, *, is_ours: bool = Fals
     if name == f"SIG{-code}":  # a real-time signal between the named ones
         return f"signal {-code}"
     return f"signal {-code} ({name}{', possibly out of memory' if name == 'SIGKILL' and not is_ours else ''})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankOutcome(RankEnd):
-    """One rank of a run and its end. `ended_at`: seconds since START on the controller's clock, by way of the link's
-    clock offset; None where no news came."""
-
-    rank: int
-    local_rank: int
-    host: str
-    ended_at: float | None = None
-
-    @classmethod
-    def of(cls, end: RankEnd, *, rank: int, local_rank: int, host: str, ended_at: float | None) -> "RankOutcome":
-        known = {f.name: getattr(end, f.name) for f in fields(RankEnd)}
-        return cls(rank=rank, local_rank=local_rank, host=host, ended_at=ended_at, **known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def run(cluster: Cluster, tmp_path: Path) -> Iterator[str]:
 
 
 def keepers(run: str) -> list[str]:
-    found = subprocess.run(["pgrep", "-f", f"mnspawn.engine.look.keeper .* {run}"], capture_output=True, text=True)
+    found = subprocess.run(["pgrep", "-f", f"mnspawn.engine.keeper .* {run}"], capture_output=True, text=True)
     return found.stdout.split()
 
 

@@ -128,7 +128,7 @@ def look_after(run: str) -> bool:
     Returns:
         Whether one does now: another process may have done so before; a new one can't always be started.
     """
-    from mnspawn.engine.look import keeper
+    from mnspawn.engine import keeper
 
     return registry().holder(run) is not None or keeper.start(default_root(os.environ), run)
 

@@ -12,7 +12,7 @@ from mnspawn.cli import main
 from mnspawn.cli.commands.run import request_of, say_detached
 from mnspawn.cli.console import keepers_of, look_of
 from mnspawn.cli.runs import until_nobody_reads
-from mnspawn.engine.look import keeper
+from mnspawn.engine import keeper
 from mnspawn.output.copies import LocalCopies
 from mnspawn.plan.launch_plan import Program
 from mnspawn.settings import table as settings

@@ -5,7 +5,7 @@ from mnspawn.report import HostOutcome, RankOutcome, RunReport
 
 
 def report(is_disk_full: bool) -> RunReport:
-    rank = RankOutcome(42, 1, 2.0, rank=1, local_rank=0, host="b", ended_at=2.0, is_disk_full=is_disk_full)
+    rank = RankOutcome(1, 0, "b", 42, 1, 2.0, ended_at=2.0, is_disk_full=is_disk_full)
     return RunReport("r1", 1, "rank 1 on b: exit status 1", 2.0, rank, (rank,), (HostOutcome("b", None, True),))
 
 

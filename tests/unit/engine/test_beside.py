@@ -14,7 +14,7 @@ MISSING = ("Traceback (most recent call last):", "    import helper", "ModuleNot
 
 
 def report(*tail: str) -> RunReport:
-    first = RankOutcome(7, 1, 0.1, tail=tail, rank=0, local_rank=0, host="h1", ended_at=0.1)
+    first = RankOutcome(0, 0, "h1", 7, 1, 0.1, ended_at=0.1, tail=tail)
     return RunReport("r", 1, "rank 0 failed", 0.1, first, (first,), ())
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mnspawn.engine.look import keeper
+from mnspawn.engine import keeper
 from mnspawn.engine.look.view import ViewOptions, ViewResult
 from mnspawn.engine.registry import KnownRun, Registry
 from mnspawn.report import HostOutcome, RunReport

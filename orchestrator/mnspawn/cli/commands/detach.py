@@ -88,7 +88,7 @@ def is_keeper(pid: int) -> bool:
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:  # it has ended meanwhile
         return False
-    return b"mnspawn.engine" in words and b".keeper" in words  # 0.1.0 called it mnspawn.engine.keeper
+    return b"mnspawn.engine.keeper" in words
 
 
 app = application("detach", SUMMARY, detach, EPILOG)

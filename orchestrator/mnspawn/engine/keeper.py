@@ -13,11 +13,11 @@ import sys
 import time
 from pathlib import Path
 
-from mnspawn.engine.registry import KnownRun, Registry
 from mnspawn.errors import MnspawnError
 
-from .view import ViewOptions, ViewResult
-from .watching import view_run
+from .look.view import ViewOptions, ViewResult
+from .look.watching import view_run
+from .registry import KnownRun, Registry
 
 START_LIMIT = 10.0  # seconds until the keeper has taken the run over
 LOOK = 0.05
@@ -29,8 +29,8 @@ def start(registry: Path, run: str) -> bool:
     """Start a keeper for a known run in the background; False when it did not take the run over in time."""
     log = os.open(Registry(registry).folder(run) / "keeper.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mnspawn.engine.look.keeper", str(registry), run],
+        process = subprocess.Popen(  # every version of `mnspawn detach` knows a keeper by this module's name
+            [sys.executable, "-m", "mnspawn.engine.keeper", str(registry), run],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
