@@ -394,6 +394,22 @@ print("killed")
     assert place.check(program) == ("[0, 1] True\n[0, 0] 2\n{} True\n4\nthe context of this rank is gone\nkilled\n")
 
 
+def test_a_context_answers_for_single_ranks(place: Place) -> None:
+    program = """
+context = mp.spawn(lambda i: time.sleep(1000), nprocs=NPROCS, hosts=HOSTS, join=False)
+context.send_signal(1, "SIGTERM")
+print(context.wait_for_rank(1, None, is_end=True), context.processes[1].exitcode, context.wait_for_rank(0, 0))
+print([(context.has_returned(rank), context.traceback_of(rank), context.is_over(rank)) for rank in range(2)])
+print(context.sentinel_of(0) == context.processes[0].sentinel)
+context.kill()
+"""
+    assert place.check(program).splitlines() == [
+        "True -15 False",
+        "[(False, None, False), (False, None, False)]",
+        "True",
+    ]
+
+
 def test_callers_without_standard_streams_spawn(here: Place, start_method: str) -> None:
     program = f"""
 for descriptor in (0, 1, 2):

@@ -70,15 +70,14 @@ class SpawnContext(Generic[R]):
     @property
     def error_queues(self) -> list[Any]:
         raised = self._ranks.raised
-        return [
-            _Queue(self, one.rank, self._errors_taken, raised, lambda rank: raised[rank].traceback)
-            for one in self.processes
-        ]
+        return [_Queue(self, one.rank, self._errors_taken, raised, self.traceback_of) for one in self.processes]
 
     @property
     def sentinels(self) -> dict[int, int]:
         if self._sentinels is None:
-            self._sentinels = {one.sentinel: one.rank for one in self.processes if one.rank not in self._joined}
+            self._sentinels = {
+                self.sentinel_of(one.rank): one.rank for one in self.processes if one.rank not in self._joined
+            }
         return self._sentinels
 
     def pids(self) -> list[int]:
@@ -89,14 +88,21 @@ class SpawnContext(Generic[R]):
         return [process for process in self.processes if process.is_alive()]
 
     # -- waiting ---------------------------------------------------------------------------------------------------
+    def wait_started(self) -> None:
+        """Wait until every rank runs or the run is over. Raises what prevented the start."""
+        self._ranks.wait(self._is_started_or_over)
+        if self._ranks.is_over and not self.processes:
+            self._run.wait()
+            report = self._run.outcome()
+            raise outcomes.of_run(report) or MnspawnError(report.reason)
+
     def wait_for_caller(self, *, joins: bool) -> None:
         """Wait for the start, and then (`joins`) for the end, in a call that has not given the context away yet.
 
         Any exception that comes meanwhile, such as a signal handler's, ends all ranks: nobody else could.
         """
         try:
-            self._ranks.wait(self._is_started_or_over)
-            self._check_start()
+            self.wait_started()
             if joins:
                 self._join_all()
         except KeyboardInterrupt:  # has ended them already
@@ -115,23 +121,16 @@ class SpawnContext(Generic[R]):
             self.terminate()
             await self._ranks.await_until(lambda: self._ranks.is_over)
             raise
-        self._check_start()
+        self.wait_started()
 
     def _is_started_or_over(self) -> bool:
         return self._ranks.has_started or self._ranks.is_over
 
-    def _check_start(self) -> None:
-        """Raise what prevented the start."""
-        if self._ranks.is_over and not self.processes:
-            self._run.wait()
-            report = self._run.outcome()
-            raise outcomes.of_run(report) or MnspawnError(report.reason)
-
     async def ajoin(self) -> None:
         """Wait for the end of all ranks; raises as `join`. A cancellation ends all ranks first."""
-        with contextlib.suppress(Exception):  # raised by _raise_error, in the words of this context
+        with contextlib.suppress(Exception):  # raised by raise_error, in the words of this context
             await self._run.ended()
-        self._raise_error()
+        self.raise_error()
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
         """Wait until another rank ends. When a rank failed, stop all others and raise its error.
@@ -157,12 +156,12 @@ class SpawnContext(Generic[R]):
             self._stop_others(grace_period)
         self._joined = set(ranks.ended)
         for rank in self._joined if self._sentinels else ():
-            self.sentinels.pop(self.processes[rank].sentinel, None)
+            self.sentinels.pop(self.sentinel_of(rank), None)
         if len(self._joined) == len(self.processes):
             ranks.wait(lambda: ranks.is_over, None if deadline is None else deadline - time.monotonic())
         if not ranks.is_over:
             return False
-        self._raise_error()
+        self.raise_error()
         return True
 
     def _join_all(self) -> None:
@@ -198,19 +197,14 @@ class SpawnContext(Generic[R]):
 
     def result(self, rank: int) -> R:
         """Wait for one rank and return what its function returned, also while others still run. Raises as `results`."""
-        if not self.wait_for_rank(rank):
-            self._raise_error()
+        self.wait_for_rank(rank, None)
+        if not self.has_returned(rank):
+            self.raise_error()
             raise ResultError(f"rank {rank} has no result")
         with self._loading:
             if rank not in self._results:
                 self._results[rank] = self._load(rank)
             return self._results[rank]
-
-    def wait_for_rank(self, rank: int) -> bool:
-        """Wait until a rank has returned or ended; whether it has returned."""
-        ranks, process = self._ranks, self.processes[rank]
-        ranks.wait(lambda: rank in ranks.returned or process.exitcode is not None or ranks.is_over)
-        return rank in ranks.returned
 
     def _load(self, rank: int) -> Any:
         if not self._ranks.returned.get(rank):
@@ -223,6 +217,31 @@ class SpawnContext(Generic[R]):
             raise ResultError(reason, host=self.processes[rank].host) from exc
         self._ranks.spill.drop(rank)
         return value
+
+    # -- one rank --------------------------------------------------------------------------------------------------
+    def wait_for_rank(self, rank: int, timeout: float | None, is_end: bool = False) -> bool:
+        """Wait until a rank has returned, or (`is_end`) its process has ended; False if neither came in time."""
+        ranks, process = self._ranks, self.processes[rank]
+        return ranks.wait(
+            lambda: (not is_end and rank in ranks.returned) or process.exitcode is not None or ranks.is_over, timeout
+        )
+
+    def has_returned(self, rank: int) -> bool:
+        return rank in self._ranks.returned
+
+    def traceback_of(self, rank: int) -> str | None:
+        raised = self._ranks.raised.get(rank)
+        return None if raised is None else raised.traceback
+
+    def sentinel_of(self, rank: int) -> int:
+        return self._ranks.sentinels.of(rank)
+
+    def is_over(self, rank: int) -> bool:
+        return self._ranks.is_over
+
+    def send_signal(self, rank: int, name: str) -> None:
+        """Send a signal, such as "SIGUSR1", to the process of a rank and those that it started in its group."""
+        self._run.control.signal_ranks(name, [rank])
 
     # -- the end ---------------------------------------------------------------------------------------------------
     def terminate(self) -> None:
@@ -251,7 +270,7 @@ class SpawnContext(Generic[R]):
         self.terminate()
         self._wait_for_end()
 
-    def _raise_error(self) -> None:
+    def raise_error(self) -> None:
         """Wait for the end and raise the error that the run ended in, if there is one."""
         self._wait_for_end()
         if not self._is_judged:
@@ -319,9 +338,9 @@ class _Queue:
             Exception: the run ended in it before anything came.
         """
         if self._rank not in self._taken:
-            self._context.wait_for_rank(self._rank)
+            self._context.wait_for_rank(self._rank, None)
             if self._rank in self._there:
                 self._taken.add(self._rank)
                 return self._take(self._rank)
-            self._context._raise_error()
+            self._context.raise_error()
         raise EOFError(f"rank {self._rank} sends nothing more")

@@ -17,7 +17,7 @@ from .sentinels import Sentinels
 
 @dataclass(slots=True, eq=False)
 class SpawnedProcess:
-    """A rank's process, on whatever host.
+    """The process of a rank, here or on another host.
 
     Attributes:
         pid: on its host; None until it runs.
