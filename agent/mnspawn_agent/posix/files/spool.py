@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections import deque
-from typing import Callable, Deque, Dict, FrozenSet, List, Optional, Set, Tuple
+from collections import OrderedDict
+from typing import Callable, Dict, FrozenSet, List, Optional, Tuple
 
 from .. import libc
 from .marks import MarkWriter
@@ -101,9 +101,7 @@ class Spools:
 
     def __init__(self) -> None:
         self._all: Dict[Tuple[int, int], Spool] = {}
-        self._by_rank: Dict[int, List[Spool]] = {}
-        self._queue: Deque[Spool] = deque()
-        self._queued: Set[Spool] = set()  # the same
+        self._queue: "OrderedDict[Spool, None]" = OrderedDict()
         self._watches: Dict[int, Spool] = {}
         self.muted: FrozenSet[int] = frozenset()  # streams that the controller no longer reads
         self.inotify: Optional[int] = None
@@ -119,7 +117,6 @@ class Spools:
 
     def add(self, spool: Spool) -> None:
         self._all[spool.rank, spool.stream] = spool
-        self._by_rank.setdefault(spool.rank, []).append(spool)
         if self.inotify is not None:
             try:
                 self._watches[libc.inotify_watch(self.inotify, spool.path)] = spool
@@ -130,9 +127,7 @@ class Spools:
         self.queue(spool)
 
     def queue(self, spool: Spool) -> None:
-        if spool not in self._queued:
-            self._queued.add(spool)
-            self._queue.append(spool)
+        self._queue.setdefault(spool)
 
     def queue_all(self) -> None:
         now = time.time()
@@ -174,22 +169,19 @@ class Spools:
             allowance: how many bytes of a stream may go.
         """
         for _ in range(len(self._queue)):
-            spool = self._queue.popleft()
+            spool, _ = self._queue.popitem(last=False)
             if spool.stream in self.muted:
-                self._queued.discard(spool)
                 continue
             count = min(most, allowance(spool.stream))
             chunk = spool.read(count) if count else b""
             if chunk or not count:
-                self._queue.append(spool)  # to the back: ranks take turns
-            else:
-                self._queued.discard(spool)
+                self.queue(spool)  # to the back: ranks take turns
             if chunk:
                 return spool, spool.offset - len(chunk), chunk
         return None
 
     def of(self, rank: int) -> List[Spool]:
-        return list(self._by_rank.get(rank, ()))
+        return [self._all[rank, stream] for stream, _ in STREAMS if (rank, stream) in self._all]
 
     @property
     def has_unread(self) -> bool:
