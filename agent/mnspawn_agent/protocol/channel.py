@@ -83,7 +83,7 @@ class Channel:
         self._next_seq = 1
         self._received_seq = 0
         self._unacknowledged: Deque[Tuple[int, bytes]] = deque()
-        self._unacknowledged_bytes = 0
+        self.unacknowledged_bytes = 0
         self._events: List[Event] = []
         self.granted_to_peer = 0  # output bytes that the peer may send on this wire
         self.granted_to_us = 0
@@ -102,9 +102,7 @@ class Channel:
         self._decoder = framing.Decoder()
         self._urgent: List[bytes] = []
         self._bulk: List[bytes] = []
-        self._peer_clock = 0.0
-        self._peer_clock_at = 0.0
-        self._has_peer_clock = False
+        self._peer_clock: Optional[Tuple[float, float]] = None  # its last clock, and when that came
         self._heard = now
         self._beat_at = now + self._beat_interval
         self._unacked_received = 0
@@ -124,7 +122,7 @@ class Channel:
     def _queue_sequenced(self, kind: int, body: bytes) -> None:
         frame = framing.encode(kind, self._next_seq, body)
         self._unacknowledged.append((self._next_seq, frame))
-        self._unacknowledged_bytes += len(frame)
+        self.unacknowledged_bytes += len(frame)
         self._next_seq += 1
         if not self.is_lost and not self._awaits_sync:
             self._urgent.append(frame)
@@ -142,10 +140,6 @@ class Channel:
             return 0
         reserve = STDERR_RESERVE if stream == STDERR else 0
         return max(0, self.granted_to_us + reserve - self.output_sent)
-
-    @property
-    def unacknowledged_bytes(self) -> int:
-        return self._unacknowledged_bytes
 
     def grant(self, count: int) -> None:
         """Let the peer send `count` more bytes of output; sent with the next data."""
@@ -176,8 +170,9 @@ class Channel:
         self._wants_beat = False
         self._unacked_received = 0
         self._beat_at = now + self._beat_interval
-        echo, held = (self._peer_clock, now - self._peer_clock_at) if self._has_peer_clock else (-1.0, 0.0)
-        return framing.encode(framing.BEAT, 0, BEAT.pack(self._received_seq, now, echo, held, self.granted_to_peer))
+        echo, came_at = self._peer_clock or (-1.0, now)
+        beat = BEAT.pack(self._received_seq, now, echo, now - came_at, self.granted_to_peer)
+        return framing.encode(framing.BEAT, 0, beat)
 
     # -- receiving -------------------------------------------------------------------------------------------------
     def receive(self, chunk: bytes, now: float) -> None:
@@ -240,10 +235,9 @@ class Channel:
             return
         self._forget_acknowledged(received)
         self.granted_to_us = max(self.granted_to_us, granted)
-        if not self._has_peer_clock:
+        if self._peer_clock is None:
             self._wants_beat = True  # the peer measures its round trip with our answer
-        self._has_peer_clock = True
-        self._peer_clock, self._peer_clock_at = clock, now
+        self._peer_clock = clock, now
         if echo >= 0:
             rtt = max(0.0, now - echo - held)
             if self._clock_rtt is None or rtt <= self._clock_rtt:
@@ -252,7 +246,7 @@ class Channel:
 
     def _forget_acknowledged(self, received: int) -> None:
         while self._unacknowledged and self._unacknowledged[0][0] <= received:
-            self._unacknowledged_bytes -= len(self._unacknowledged.popleft()[1])
+            self.unacknowledged_bytes -= len(self._unacknowledged.popleft()[1])
 
     def events(self) -> List[Event]:
         """What happened since the last call, in order."""
