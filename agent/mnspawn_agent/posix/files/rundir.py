@@ -120,9 +120,6 @@ class RunDir:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return fd
 
-    def remove(self) -> None:
-        remove(self.path)
-
 
 def is_held(path: str) -> bool:
     """Whether the agent of a pod's folder lives."""
@@ -186,19 +183,14 @@ def is_number(name: str) -> bool:
     return name.encode("utf-8", "replace").isdigit()
 
 
-def read_json(path: str) -> Optional[Dict[str, Any]]:
-    """An object in a file of ours; None where there is none that can be read."""
+def read_json(folder: str, name: str) -> Optional[Dict[str, Any]]:
+    """The object in PLAN or STATUS of a pod's folder; None where there is none that can be read."""
     try:
-        with open(path, "rb") as file:
+        with open(os.path.join(folder, name), "rb") as file:
             content = json.loads(file.read().decode("utf-8"))
     except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None
-
-
-def read_status(path: str) -> Optional[Dict[str, Any]]:
-    """A pod's status; None where there is none that can be read."""
-    return read_json(os.path.join(path, STATUS))
 
 
 def boot_id() -> str:
@@ -243,7 +235,7 @@ def prune(root: str, now: Optional[float] = None) -> None:
     now = time.time() if now is None else now
     finished, dead = [], []
     for _, _, path in list_pods(root):
-        status = read_status(path)
+        plan, status = read_json(path, PLAN), read_json(path, STATUS)
         if is_held(path):
             continue
         try:
@@ -251,7 +243,7 @@ def prune(root: str, now: Optional[float] = None) -> None:
             if status is not None and status.get("state") == "done":
                 size = sum(one.st_blocks * 512 for one in found)
                 finished.append((os.stat(os.path.join(path, STATUS)).st_mtime, size, path))
-            elif found and now - max(one.st_mtime for one in found) > KEEP_SECONDS and is_here(_plan_of(path)):
+            elif found and now - max(one.st_mtime for one in found) > KEEP_SECONDS and is_here(plan or {}):
                 dead.append(path)
         except OSError:
             continue  # it goes while we look
@@ -275,10 +267,6 @@ def remove(path: str) -> None:
         os.rmdir(os.path.dirname(path))
     except OSError:
         pass  # other pods of the run are still there
-
-
-def _plan_of(path: str) -> Dict[str, Any]:
-    return read_json(os.path.join(path, PLAN)) or {}
 
 
 def is_here(plan: Dict[str, Any]) -> bool:

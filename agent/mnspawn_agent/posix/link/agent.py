@@ -191,7 +191,7 @@ class Agent(LinkServer):
             wire.close()
             return
         if chunk.startswith(COMMAND):
-            wire.pending += self._obey(chunk)
+            wire.pending += json.dumps(self._obey(chunk)).encode("ascii") + b"\n"
             wire.flush()
             wire.close()
             return
@@ -205,7 +205,7 @@ class Agent(LinkServer):
         self._channel.receive(chunk, now)
         self._take_events()
 
-    def _obey(self, line: bytes) -> bytes:
+    def _obey(self, line: bytes) -> Dict[str, Any]:
         """Carry out a command from the control socket, one line of JSON; returns the answer."""
         try:
             command = json.loads(line.decode("utf-8"))
@@ -215,12 +215,12 @@ class Agent(LinkServer):
             elif kind == "signal" and self._supervisor is not None:
                 self._supervisor.pass_signal(str(command["signal"]), command["ranks"])
             elif kind == "detach":
-                return json.dumps({"ok": True, "holder": self._let_go()}).encode("ascii") + b"\n"
+                return {"ok": True, "holder": self._let_go()}
             else:
-                return b'{"ok": false, "problem": "unknown command"}\n'
+                return {"ok": False, "problem": "unknown command"}
         except (ValueError, KeyError, TypeError) as error:
-            return json.dumps({"ok": False, "problem": str(error)}).encode("ascii") + b"\n"
-        return b'{"ok": true}\n'
+            return {"ok": False, "problem": str(error)}
+        return {"ok": True}
 
     def _let_go(self) -> str:
         """Ask the controller to detach. Returns who holds the run: "controller", "away" (nobody now) or "detached"."""
@@ -228,7 +228,7 @@ class Agent(LinkServer):
             return "detached"
         if not self._wire.is_open:
             return "away"
-        self._channel.send(messages.make(messages.LET_GO))
+        self._send(messages.LET_GO)
         return "controller"
 
     def _rewind(self, message: Dict[str, Any]) -> None:
@@ -240,9 +240,7 @@ class Agent(LinkServer):
             if isinstance(item, list) and len(item) == 3 and all(isinstance(n, int) and n >= 0 for n in item):
                 offsets[item[0], item[1]] = item[2]
         for spool, offset, count in self._supervisor.spools.rewind_all(offsets):
-            self._channel.send(
-                messages.make(messages.LOST_OUTPUT, rank=spool.rank, stream=spool.stream, offset=offset, count=count)
-            )
+            self._send(messages.LOST_OUTPUT, rank=spool.rank, stream=spool.stream, offset=offset, count=count)
 
     # -- messages --------------------------------------------------------------------------------------------------
     def _take_message(self, message: Dict[str, Any]) -> None:
@@ -250,7 +248,7 @@ class Agent(LinkServer):
         kind = message.get("type")
         supervisor = self._supervisor
         if problem:
-            self._refuse(["message can't be used: %s" % problem])
+            self._send(messages.REFUSED, reasons=["message can't be used: %s" % problem])
         elif kind == messages.PREPARE and supervisor is None:
             self._prepare(message)
         elif kind == messages.START and supervisor is not None:
@@ -266,9 +264,6 @@ class Agent(LinkServer):
         elif kind == messages.FINISH:
             self._is_over, self._keep = True, message["keep"]
 
-    def _refuse(self, reasons: List[str]) -> None:
-        self._channel.send(messages.make(messages.REFUSED, reasons=reasons))
-
     def _prepare(self, message: Dict[str, Any]) -> None:
         os.write(self._guardian_fd, ("%s %d\n" % (message["run"], message["node_rank"])).encode("ascii"))
         self._lifeline.orphan_grace = message["orphan_grace"]
@@ -278,7 +273,7 @@ class Agent(LinkServer):
                 message, self._channel.send, self._guardian, self._root, self._keep_alive, self._starter
             )
         except OSError as error:
-            self._refuse([native.outward("run folder can't be made: %s" % error)])
+            self._send(messages.REFUSED, reasons=[native.outward("run folder can't be made: %s" % error)])
 
     def _close(self) -> None:
         if self._wire.is_open:

@@ -25,7 +25,7 @@ class LinkServer:
         self._wire = wire
         self._channel = channel.Channel(self._now())
         self._is_over = False
-        self._channel.send(messages.make(messages.HELLO, protocol=PROTOCOL, **hello))
+        self._send(messages.HELLO, protocol=PROTOCOL, **hello)
         self._channel.beat()
 
     def run(self) -> int:
@@ -77,6 +77,9 @@ class LinkServer:
     def _send_chunk(self, rank: int, stream: int, offset: int, chunk: bytes, when: float) -> None:
         self._channel.send_output(rank, stream, offset, chunk, when)
         self._wire.pending += self._channel.data_to_send(self._now())
+
+    def _send(self, kind: str, **fields: Any) -> None:
+        self._channel.send(messages.make(kind, **fields))
 
     def _take_events(self) -> None:
         for event in self._channel.events():

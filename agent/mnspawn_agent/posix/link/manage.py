@@ -1,7 +1,6 @@
 """Answers about the runs of this host, and orders to them: list, order, clean, reap. One answer each."""
 
 import json
-import os
 import time
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -53,7 +52,7 @@ def list_pods() -> List[Dict[str, Any]]:
             "node_rank": node_rank,
             "path": path,
             "plan": plan,
-            "status": rundir.read_status(path),
+            "status": rundir.read_json(path, rundir.STATUS),
             "is_here": rundir.is_here(plan),
             "is_alive": rundir.is_here(plan) and rundir.is_held(path),
         }
@@ -64,7 +63,7 @@ def list_pods() -> List[Dict[str, Any]]:
 def _pods() -> Iterator[Any]:
     for root in rundir.state_candidates():
         for run, node_rank, path in rundir.list_pods(root):
-            plan = rundir.read_json(os.path.join(path, rundir.PLAN))
+            plan = rundir.read_json(path, rundir.PLAN)
             if plan is not None:
                 yield run, node_rank, path, plan
 
@@ -109,7 +108,7 @@ def clean(min_age: float, is_dry: bool) -> List[Dict[str, Any]]:
     found = reaper.find_each([(run, int(node_rank)) for run, node_rank, _, _ in dead])
     for run, node_rank, path, plan in dead:
         left = found[run, int(node_rank)]
-        status = rundir.read_status(path)
+        status = rundir.read_json(path, rundir.STATUS)
         age = time.time() - float((status or {}).get("time") or plan.get("began") or 0)
         action = {"run": run, "node_rank": node_rank, "path": path, "ended": left, "is_removed": age >= min_age}
         if left and not is_dry:

@@ -42,7 +42,7 @@ class FollowedFile:
         self.offset = 0  # bytes sent
         self.position = 0  # of the next byte in the file
         self.inode = 0
-        self._fd: Optional[int] = None
+        self.fd = -1
 
     def open(self, start: int) -> bool:
         """Begin with the file that stands at the path now; False when there is none that can be read."""
@@ -55,13 +55,8 @@ class FollowedFile:
             os.close(fd)
             return False
         self.close()
-        self._fd, self.inode, self.position = fd, status.st_ino, start
+        self.fd, self.inode, self.position = fd, status.st_ino, start
         return True
-
-    @property
-    def fd(self) -> int:
-        assert self._fd is not None
-        return self._fd
 
     @property
     def size(self) -> int:
@@ -86,9 +81,9 @@ class FollowedFile:
         return (status.st_dev, status.st_ino) != (own.st_dev, own.st_ino)
 
     def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
 
 class Tailer(LinkServer):
@@ -100,7 +95,7 @@ class Tailer(LinkServer):
 
     def __init__(self, wire: Wire, hello: Dict[str, Any]) -> None:
         super().__init__(wire, hello)
-        self._wanted: Optional[Dict[str, Any]] = None
+        self._wanted: Dict[str, Any] = {}  # the request, once it came
         self._resume: Dict[str, Tuple[int, int]] = {}  # by path: the inode and position that the controller has seen
         self._files: Dict[str, FollowedFile] = {}
         self._count = 0  # of files so far
@@ -111,12 +106,12 @@ class Tailer(LinkServer):
         self._is_full = False
 
     def _take_request(self, message: Dict[str, Any]) -> None:
-        if message["type"] == messages.TAIL and self._wanted is None:
+        if message["type"] == messages.TAIL and not self._wanted:
             self._wanted = message
             self._resume = {path: (inode, position) for path, inode, position in message["resume"]}
 
     def _fill(self, now: float) -> None:
-        if self._wanted is None:
+        if not self._wanted:
             return
         if now >= self._glob_at:
             self._glob_at = now + GLOB_INTERVAL
@@ -127,7 +122,7 @@ class Tailer(LinkServer):
 
     def _deadlines(self, now: float) -> List[Optional[float]]:
         can_go = self._has_more and self._wire.has_room and self._channel.output_allowance(STREAM) > 0
-        return [self._look_at if self._wanted is not None else None, now if can_go else None]
+        return [self._look_at if self._wanted else None, now if can_go else None]
 
     def _close(self) -> None:
         for followed in self._files.values():
@@ -135,11 +130,10 @@ class Tailer(LinkServer):
 
     # -- files -----------------------------------------------------------------------------------------------------
     def _look_for_files(self) -> None:
-        assert self._wanted is not None
         for pattern in native.inward(self._wanted["patterns"]):
             paths = _expand(pattern)
             if not paths and self._is_first_glob:
-                self._say("no file matches %s yet" % _shown(pattern))
+                self._send(messages.NOTICE, text="no file matches %s yet" % _shown(pattern))
             for path in paths:
                 if path not in self._files:
                     self._follow(path)
@@ -149,12 +143,12 @@ class Tailer(LinkServer):
         if len(self._files) >= MAX_FILES and not self._let_go():
             if not self._is_full:
                 self._is_full = True
-                self._say("more than %d files match; the rest is left out" % MAX_FILES)
+                self._send(messages.NOTICE, text="more than %d files match; the rest is left out" % MAX_FILES)
             return
         followed = FollowedFile(self._count, path)
         if not followed.open(0):
             if self._is_first_glob and not os.path.isdir(path):
-                self._say("%s can't be read" % _shown(path))
+                self._send(messages.NOTICE, text="%s can't be read" % _shown(path))
             return
         self._files[path] = followed
         self._count += 1
@@ -163,7 +157,7 @@ class Tailer(LinkServer):
             inode, position = seen
             followed.position = position if inode == followed.inode and position <= followed.size else 0
         elif self._is_first_glob:  # of one that comes later everything is new
-            lines = self._wanted["lines"] if self._wanted is not None else None
+            lines = self._wanted["lines"]
             followed.position = 0 if lines is None else last_lines(followed.fd, followed.size, lines)
         self._announce(followed)
 
@@ -175,15 +169,13 @@ class Tailer(LinkServer):
         return bool(gone)
 
     def _announce(self, followed: FollowedFile) -> None:
-        self._channel.send(
-            messages.make(
-                messages.FILE,
-                number=followed.number,
-                path=_shown(followed.path),
-                inode=followed.inode,
-                at=followed.position,
-                offset=followed.offset,
-            )
+        self._send(
+            messages.FILE,
+            number=followed.number,
+            path=_shown(followed.path),
+            inode=followed.inode,
+            at=followed.position,
+            offset=followed.offset,
         )
 
     def _send_output(self) -> None:
@@ -209,9 +201,6 @@ class Tailer(LinkServer):
         elif followed.has_been_replaced() and followed.size == followed.position and followed.open(0):
             self._announce(followed)
             self._has_more = True
-
-    def _say(self, text: str) -> None:
-        self._channel.send(messages.make(messages.NOTICE, text=text))
 
 
 def _expand(pattern: str) -> List[str]:

@@ -13,7 +13,7 @@ from ...protocol.checks import is_moment, is_time
 from .. import libc, native
 from ..files import rundir
 from ..files.marks import Marks
-from ..files.spool import STREAMS, Spool, Spools, last_lines
+from ..files.spool import POLL_INTERVAL, STREAMS, Spool, Spools, last_lines
 from ..run import reaper
 from ..streams import write_all
 from .loop import LinkServer, Readers
@@ -21,14 +21,13 @@ from .wire import Wire
 
 CHUNK = 131072
 LOOK_INTERVAL = 0.5  # seconds between looks whether the agent lives; news come by inotify
-POLL_INTERVAL = 0.05  # without inotify
 LINE_BLOCK = 65536  # bytes in which the next line's beginning is looked for
 
 
 def serve(link_in: int, link_out: int, argv: List[str], hello: Dict[str, Any]) -> int:
     """The mode `watch RUN NODE_RANK [ended]`; returns the exit status."""
     folder = rundir.find_pod(argv[1], argv[2])
-    plan = rundir.read_json(os.path.join(folder, rundir.PLAN)) if folder else None
+    plan = rundir.read_json(folder, rundir.PLAN) if folder else None
     if folder is None or plan is None or ("ended" in argv[3:] and not rundir.has_verdict(folder)):
         write_all(link_out, b"gone\n")
         return 1
@@ -52,7 +51,7 @@ class Watcher(LinkServer):
         self._journal: Optional[int] = None
         self._partial = b""
         self._inotify: Optional[int] = None  # of the journal
-        self._wanted: Optional[Dict[str, Any]] = None
+        self._wanted: Dict[str, Any] = {}  # the request, once it came
         self._spools = Spools()
         self._marks: Dict[Tuple[int, int], Marks] = {}
         self._opened: Set[int] = set()
@@ -63,11 +62,11 @@ class Watcher(LinkServer):
         self._look_at = 0.0
 
     def _take_request(self, message: Dict[str, Any]) -> None:
-        if message["type"] == messages.WATCH and self._wanted is None:
+        if message["type"] == messages.WATCH and not self._wanted:
             self._wanted = message
 
     def _fill(self, now: float) -> None:
-        if self._wanted is not None:
+        if self._wanted:
             self._read_journal()
             if now >= self._look_at:
                 self._look_at = now + LOOK_INTERVAL
@@ -124,12 +123,12 @@ class Watcher(LinkServer):
             if not self._is_damaged:
                 self._is_damaged = True
                 text = "parts of the run's journal can't be used and are not shown: %s" % problem
-                self._channel.send(messages.make(messages.NOTICE, text=text))
+                self._send(messages.NOTICE, text=text)
             return
         kind = message["type"]
         if "at" in message:
             message["at"] += self._clock_shift
-        streams = self._streams()
+        streams = self._wanted["streams"]
         if kind == messages.STARTED:
             self._open(message["rank"])
         elif kind == messages.EXITED:
@@ -141,17 +140,11 @@ class Watcher(LinkServer):
             self._has_ended = True
         self._channel.send(message)
 
-    def _streams(self) -> List[int]:
-        assert self._wanted is not None
-        return list(self._wanted["streams"])
-
     def _is_wanted(self, rank: int) -> bool:
-        assert self._wanted is not None
         return self._wanted["ranks"] is None or rank in self._wanted["ranks"]
 
     def _open(self, rank: int) -> None:
         wanted = self._wanted
-        assert wanted is not None
         if rank in self._opened or not self._is_wanted(rank):
             return
         self._opened.add(rank)
@@ -169,12 +162,11 @@ class Watcher(LinkServer):
             spool.offset = max(start, spool.hole)
             self._marks[rank, stream] = marks
             self._spools.add(spool)
-            self._channel.send(messages.make(messages.FROM, rank=rank, stream=stream, offset=spool.offset))
+            self._send(messages.FROM, rank=rank, stream=stream, offset=spool.offset)
 
     def _start_of(self, spool: Spool, marks: Marks) -> int:
         """Where a stream begins for this controller: its first byte, its last lines, or a time."""
         wanted = self._wanted
-        assert wanted is not None
         start = spool.hole
         if wanted["since"] is not None:
             offset = marks.since(wanted["since"])
@@ -184,7 +176,6 @@ class Watcher(LinkServer):
         return start
 
     def _send_output(self) -> None:
-        has_times = self._wanted is not None and self._wanted["has_times"]
         while self._wire.has_room:
             found = self._spools.next_chunk(CHUNK, self._channel.output_allowance)
             if found is None:
@@ -199,7 +190,7 @@ class Watcher(LinkServer):
                 offset = marks.hole
                 if not chunk:
                     continue
-            if has_times:
+            if self._wanted["has_times"]:
                 seen, following = marks.at(offset)
                 when = seen or when
                 if following is not None and following < offset + len(chunk):
@@ -209,9 +200,7 @@ class Watcher(LinkServer):
 
     def _skip(self, spool: Spool, offset: int, end: int) -> None:
         spool.hole = self._marks[spool.rank, spool.stream].hole
-        self._channel.send(
-            messages.make(messages.LOST_OUTPUT, rank=spool.rank, stream=spool.stream, offset=offset, count=end - offset)
-        )
+        self._send(messages.LOST_OUTPUT, rank=spool.rank, stream=spool.stream, offset=offset, count=end - offset)
 
     def _look_for_agent(self) -> None:
         if self._has_ended or rundir.is_held(self._folder):
@@ -221,17 +210,17 @@ class Watcher(LinkServer):
             self._has_ended = True
             left = reaper.find(str(self._plan["run"]), int(self._plan["node_rank"]), set())
             leftovers = [list(leftover) for leftover in reaper.why_alive(left)]
-            self._channel.send(messages.make(messages.GONE, reason="its agent died", leftovers=leftovers))
+            self._send(messages.GONE, reason="its agent died", leftovers=leftovers)
 
     def _look_for_end(self) -> None:
-        if self._has_caught_up or self._spools.has_more or self._wanted is None:
+        if self._has_caught_up or self._spools.has_more:
             return
         if self._has_ended or not self._wanted["is_following"]:
             self._spools.queue_all()
             if self._has_ended and self._spools.has_unread:
                 return
             self._has_caught_up = True
-            self._channel.send(messages.make(messages.CAUGHT_UP))
+            self._send(messages.CAUGHT_UP)
 
     def _close(self) -> None:
         self._spools.close()

@@ -11,7 +11,7 @@ from ...core.worker import SendSignal, WorkerState
 from ...protocol import messages
 from ...protocol.exits import from_wait_status
 from .. import libc, native
-from ..files import control
+from ..files import control, rundir
 from ..files.marks import MarkWriter
 from ..files.spool import RESULT, STDERR, STREAMS, Spool, Spools, tail_of
 from . import forkserver, probe, reaper, spawner, torch_files
@@ -38,6 +38,7 @@ class Supervisor:
     def __init__(
         self, message: Dict[str, Any], send: Send, guardian: int, root: str, meanwhile: Meanwhile, starter: Any
     ) -> None:
+        self._now = time.monotonic
         self._send = send
         self._guardian = guardian
         self._starter = starter
@@ -64,9 +65,6 @@ class Supervisor:
             send(messages.make(messages.NEED, blobs=sorted(self._prepared.missing)))
         else:
             self._answer()
-
-    def _now(self) -> float:
-        return time.monotonic()
 
     def report(self, kind: str, **fields: Any) -> None:
         """Send a message to the controller and add it to the journal."""
@@ -369,4 +367,4 @@ class Supervisor:
             except OSError:
                 pass  # the folder was removed by hand
         else:
-            self._prepared.folder.remove()
+            rundir.remove(self._prepared.folder.path)
