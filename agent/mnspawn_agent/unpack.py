@@ -33,9 +33,9 @@ def is_whole(folder: str, files: Dict[str, bytes]) -> bool:
             with open(os.path.join(folder, name), "rb") as file:
                 if file.read() != content:
                     return False
+        return True
     except OSError:
         return False
-    return True
 
 
 def load_ours(files: Dict[str, bytes]) -> Any:

@@ -4,7 +4,6 @@ import ctypes
 import glob
 import os
 import socket
-import struct
 import sys
 import time
 from typing import Any, Dict, List
@@ -109,7 +108,10 @@ IFF_UP = 0x1
 
 
 def interfaces() -> List[List[str]]:
-    """[interface, address] of everything that is up, IPv4 first, link-local IPv6 left out (getifaddrs(3))."""
+    """[interface, address] of everything that is up, IPv4 first (getifaddrs(3)).
+
+    Without IPv6's fe80::/10, which means nothing without the name of an interface.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     first = ctypes.POINTER(_Ifaddrs)()
     if libc.getifaddrs(ctypes.byref(first)) != 0:
@@ -124,14 +126,9 @@ def interfaces() -> List[List[str]]:
                 name = item.name.decode("utf-8", "replace")
                 if item.address.contents.family == socket.AF_INET:
                     four.append([name, socket.inet_ntop(socket.AF_INET, raw[2:6])])
-                elif item.address.contents.family == socket.AF_INET6 and not _is_link_local(raw[6:22]):
+                elif item.address.contents.family == socket.AF_INET6 and not (raw[6] == 0xFE and raw[7] & 0xC0 == 0x80):
                     six.append([name, socket.inet_ntop(socket.AF_INET6, raw[6:22])])
             entry = item.next
     finally:
         libc.freeifaddrs(first)
     return four + six
-
-
-def _is_link_local(address: bytes) -> bool:
-    """fe80::/10: means nothing without the name of an interface."""
-    return bool(struct.unpack(">H", address[:2])[0] & 0xFFC0 == 0xFE80)

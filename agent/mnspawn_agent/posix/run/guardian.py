@@ -8,6 +8,7 @@ from typing import Iterable, List, Tuple
 
 from ...protocol.exits import KILL_LIMIT, as_shell_status, from_wait_status
 from ..files import rundir
+from ..streams import read_all
 from . import reaper
 
 
@@ -41,12 +42,7 @@ def _guard(agent: int, run_in: int, unneeded: Iterable[int]) -> int:
     if sys.platform.startswith("linux"):
         libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
     blank([0, 1, 2, *unneeded])  # the link is the agent's alone: its end must be seen at the other side
-    written = b""
-    while True:
-        part = os.read(run_in, 4096)
-        if not part:
-            break
-        written += part
+    written = read_all(run_in)
     _, status = os.waitpid(agent, 0)
     code = from_wait_status(status)
     run, _, node_rank = written.decode("ascii").strip().partition(" ")

@@ -17,10 +17,6 @@ SLOW = 3.0  # seconds; what takes longer is reported
 BLOCK = 1 << 20
 
 
-def _nothing() -> None:
-    """Done meanwhile."""
-
-
 class Incoming:
     """A file on its way: written under a temporary name, named only when it is whole and right."""
 
@@ -62,9 +58,7 @@ class Preparation:
         spare: pids that a sweep spares: the guardian's.
     """
 
-    def __init__(
-        self, message: Message, root: str, meanwhile: Callable[[], object] = _nothing, spare: Optional[Set[int]] = None
-    ) -> None:
+    def __init__(self, message: Message, root: str, meanwhile: Callable[[], object], spare: Set[int]) -> None:
         texts = ("workdir", "python", "command", "files", "unset", "env", "prelude")
         named = {name: native.inward(message[name]) for name in texts}
         self.message = message = dict(message, **named)
@@ -74,7 +68,7 @@ class Preparation:
         self.reasons: List[str] = []
         self.notices: List[str] = []  # what took long
         self._meanwhile = meanwhile
-        self._spare = spare or set()
+        self._spare = spare
         self.held = ports.HeldPorts()
         self.ports: List[int] = []
         self.extra_ports: List[int] = []
@@ -223,7 +217,7 @@ class Preparation:
 DEFAULT_START_PORT = 6070  # Paddle's, on several nodes
 
 
-def digest_of(path: str, size: int, meanwhile: Callable[[], object] = _nothing) -> str:
+def digest_of(path: str, size: int, meanwhile: Callable[[], object]) -> str:
     """sha256 of a file of that size; "" when there is none. `meanwhile` is called now and then."""
     digest = hashlib.sha256()
     try:

@@ -53,13 +53,9 @@ def of_environment(
 
 
 def problem_with(
-    python: str, wanted: List[int], meanwhile: Callable[[], object], environ: Optional[Dict[str, str]] = None
+    python: str, wanted: List[int], meanwhile: Callable[[], object], environ: Dict[str, str]
 ) -> Optional[str]:
-    """Why an interpreter can't run what was made by Python `wanted` ([3, 11]); None when it can.
-
-    Args:
-        environ: in which it is started; None for ours.
-    """
+    """Why an interpreter, started in `environ`, can't run what Python `wanted` ([3, 11]) made; None when it can."""
     found = version_of(python, meanwhile, environ)
     if found == ".".join(map(str, wanted)):
         return None
@@ -72,14 +68,14 @@ def problem_with(
     )
 
 
-def version_of(python: str, meanwhile: Callable[[], object], environ: Optional[Dict[str, str]] = None) -> str:
+def version_of(python: str, meanwhile: Callable[[], object], environ: Dict[str, str]) -> str:
     """Its minor version ("3.11"), or "no Python"; `meanwhile` is called while it starts."""
     if os.path.abspath(python) == os.path.abspath(sys.executable or ""):
         return "%d.%d" % sys.version_info[:2]
     return _ask(python, ASK, meanwhile, environ)
 
 
-def _ask(python: str, code: str, meanwhile: Callable[[], object], environ: Optional[Dict[str, str]]) -> str:
+def _ask(python: str, code: str, meanwhile: Callable[[], object], environ: Dict[str, str]) -> str:
     """What it prints for a line of code, or why it prints nothing."""
     import subprocess  # late: most runs ask nobody
 
