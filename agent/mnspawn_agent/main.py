@@ -62,7 +62,7 @@ def serve(
     from .posix.files import rundir
     from .posix.host import facts
     from .posix.link.agent import Agent
-    from .posix.link.wire import Wire
+    from .posix.link.loop import Wire
     from .posix.run import limits, spawner
 
     limits.raise_open_files()

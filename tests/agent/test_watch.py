@@ -12,8 +12,8 @@ from mnspawn.core.message_check import Speaker
 from mnspawn.core.session import HostSession
 from mnspawn_agent.posix.files import rundir
 from mnspawn_agent.posix.files.marks import MarkWriter
+from mnspawn_agent.posix.link.loop import Wire
 from mnspawn_agent.posix.link.watch import Watcher, _clock_shift
-from mnspawn_agent.posix.link.wire import Wire
 from mnspawn_agent.protocol import messages
 
 WANTED = {

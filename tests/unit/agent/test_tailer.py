@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mnspawn_agent.posix.files.spool import last_lines
 from mnspawn_agent.posix.link import tailer
+from mnspawn_agent.posix.link.loop import Wire
 from mnspawn_agent.posix.link.tailer import FollowedFile
-from mnspawn_agent.posix.link.wire import Wire
 
 
 def opened(path: Path, content: bytes) -> FollowedFile:

@@ -15,8 +15,7 @@ from ..files import control, rundir
 from ..files.spool import Spools
 from ..run import spawner
 from ..run.supervisor import Supervisor
-from .loop import LinkServer, Readers
-from .wire import Wire
+from .loop import LinkServer, Readers, Wire
 
 CHUNK = 131072
 COMMAND = b"{"  # a command line from the control socket; frames begin with a zero byte

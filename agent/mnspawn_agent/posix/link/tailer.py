@@ -14,8 +14,7 @@ from ...protocol import messages
 from ...protocol.checks import MAX_FILES
 from .. import native
 from ..files.spool import last_lines
-from .loop import LinkServer
-from .wire import Wire
+from .loop import LinkServer, Wire
 
 CHUNK = 65536
 LOOK_INTERVAL = 0.1  # seconds between looks at the files; inotify would have to watch folders, too, and misses NFS

@@ -16,8 +16,7 @@ from ..files.marks import Marks
 from ..files.spool import POLL_INTERVAL, STREAMS, Spool, Spools, last_lines
 from ..run import reaper
 from ..streams import write_all
-from .loop import LinkServer, Readers
-from .wire import Wire
+from .loop import LinkServer, Readers, Wire
 
 CHUNK = 131072
 LOOK_INTERVAL = 0.5  # seconds between looks whether the agent lives; news come by inotify

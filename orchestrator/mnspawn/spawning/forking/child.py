@@ -22,11 +22,11 @@ from mnspawn._version import __version__
 from mnspawn_agent import main as agent
 from mnspawn_agent.posix import libc
 from mnspawn_agent.posix.host import facts
-from mnspawn_agent.posix.link import wire
+from mnspawn_agent.posix.link import loop
 from mnspawn_agent.posix.link.agent import HEARD
 from mnspawn_agent.posix.run import guardian, limits, spawner
 
-IMPORTED = (facts, wire)  # before the fork, so that the agent need not import them after it
+IMPORTED = (facts, loop)  # before the fork, so that the agent need not import them after it
 
 DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 BUG = 70
