@@ -1,6 +1,7 @@
 """The folders that the agent keeps on a host: where they may be, what is in them. Uses only folders that are ours."""
 
 import fcntl
+import glob
 import json
 import os
 import socket
@@ -23,19 +24,16 @@ KEEP_BYTES = 2 << 30  # and while they take less than this in all
 
 def state_candidates() -> List[str]:
     """Folders that may hold run directories, best first."""
-    home = os.path.expanduser("~")
-    places = []
-    if os.environ.get("XDG_STATE_HOME", "").startswith("/"):
-        places.append(os.path.join(os.environ["XDG_STATE_HOME"], "mnspawn"))
-    if home.startswith("/"):
-        places.append(os.path.join(home, ".local", "state", "mnspawn"))
     name = "mnspawn-%d" % os.getuid()
-    places.append(os.path.join("/var/tmp", name))
-    places.append(os.path.join("/tmp", name))
-    if os.environ.get("XDG_RUNTIME_DIR", "").startswith("/"):
-        places.append(os.path.join(os.environ["XDG_RUNTIME_DIR"], "mnspawn"))
-    places.append(os.path.join("/dev/shm", name))
-    return places
+    places = (
+        os.path.join(os.environ.get("XDG_STATE_HOME", ""), "mnspawn"),
+        os.path.join(os.path.expanduser("~"), ".local", "state", "mnspawn"),
+        os.path.join("/var/tmp", name),
+        os.path.join("/tmp", name),
+        os.path.join(os.environ.get("XDG_RUNTIME_DIR", ""), "mnspawn"),
+        os.path.join("/dev/shm", name),
+    )
+    return [place for place in places if place.startswith("/")]  # else the variable is not set, or there is no home
 
 
 def try_places() -> Tuple[str, List[str], List[str]]:
@@ -139,24 +137,14 @@ def is_held(path: str) -> bool:
 def openers_of(path: str) -> List[int]:
     """Pids of other processes that have a file open, as far as this account may see them."""
     path = os.path.realpath(path)
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid() and path in _open_files(name):
-            found.append(int(name))
-    return found
-
-
-def _open_files(pid: str) -> Iterator[str]:
-    folder = "/proc/%s/fd" % pid
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return  # it ended meanwhile, or belongs to somebody else
-    for name in names:
+    found = set()
+    for link in glob.iglob("/proc/[0-9]*/fd/*"):
         try:
-            yield os.readlink(os.path.join(folder, name))
+            if os.readlink(link) == path:
+                found.add(int(link.split("/")[2]))
         except OSError:
             pass  # it was closed meanwhile
+    return sorted(found - {os.getpid()})
 
 
 def folders_of(run: str, node_rank: str) -> Iterator[str]:

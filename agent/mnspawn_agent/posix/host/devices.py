@@ -49,13 +49,9 @@ def find() -> Dict[str, Any]:
         pynvml.nvmlShutdown()
     if not devices and not lost and (nodes or kept):
         return _none("NVML finds no device, and %s is here" % (nodes + kept)[0], False)
-    return {
-        "kind": "gpu" if devices or lost else "cpu",
-        "devices": devices,
-        "lost_devices": lost,
-        "problem": "NVML: %s" % "; ".join("GPU %d: %s" % (index, reason) for index, reason in lost[:8]) if lost else "",
-        "is_doubtful": False,
-    }
+    problem = "NVML: %s" % "; ".join("GPU %d: %s" % (index, reason) for index, reason in lost[:8]) if lost else ""
+    kind = "gpu" if devices or lost else "cpu"
+    return dict(_none(problem, False), kind=kind, devices=devices, lost_devices=lost)
 
 
 def _none(problem: str, is_doubtful: bool) -> Dict[str, Any]:

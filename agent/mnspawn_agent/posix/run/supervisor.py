@@ -285,16 +285,12 @@ class Supervisor:
     def _report_exit(self, rank: int) -> None:
         worker = self.pod.workers[rank]
         now = self._now()
-        sizes: List[List[int]] = []
-        tail: List[str] = []
         raised, problem = self._recorded.of(rank) if worker.code and not worker.was_stopped else (None, "")
         if problem:
             self._notice(problem)
-        for spool in self.spools.of(rank):
+        spools = self.spools.of(rank)
+        for spool in spools:
             self.spools.queue(spool)
-            sizes.append([spool.stream, spool.size])
-            if spool.stream == STDERR:
-                tail = tail_of(spool.path)
         self.report(
             messages.EXITED,
             rank=rank,
@@ -302,8 +298,8 @@ class Supervisor:
             seconds=now - worker.started_at,
             **worker.end(),
             is_disk_full=self._is_disk_full or self._prepared.folder.is_full(),
-            sizes=sizes,
-            tail=tail,
+            sizes=[[spool.stream, spool.size] for spool in spools],
+            tail=[line for spool in spools if spool.stream == STDERR for line in tail_of(spool.path)],
             raised=raised,
         )
         self._leave_output(rank)
