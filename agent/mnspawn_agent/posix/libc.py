@@ -1,7 +1,6 @@
 """C library calls that the standard library lacks: prctl, inotify, fallocate. Linux only."""
 
 import ctypes
-import errno
 import os
 
 PR_SET_PDEATHSIG = 1
@@ -16,15 +15,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def prctl(option: int, value: int) -> None:
-    """prctl(2). Raises OSError."""
-    if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+    """prctl(2), nothing on systems that lack it (they refuse a run later). Raises OSError."""
+    if hasattr(_libc, "prctl") and _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
         _raise("prctl")
 
 
 def inotify_open() -> int:
-    """A non-blocking inotify descriptor. Raises OSError (limits, no such call)."""
-    if not hasattr(_libc, "inotify_init1"):
-        raise OSError(errno.ENOSYS, "no inotify on this system")
+    """A non-blocking inotify descriptor. Raises OSError (limits)."""
     fd = _libc.inotify_init1(IN_NONBLOCK | IN_CLOEXEC)
     if fd < 0:
         _raise("inotify_init1")

@@ -58,7 +58,5 @@ def connect(run: str, node_rank: str) -> Optional[socket.socket]:
 
 def is_ours(sock: socket.socket) -> bool:
     """The process at the other end is of this account; for a socket that listens, as it was when it began to."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True  # no Linux: the folder has to do
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     return bool(CREDENTIALS.unpack(raw)[1] == os.getuid())

@@ -93,7 +93,10 @@ def describe(is_cached: bool) -> Dict[str, Any]:
         runs=_runs(),
         memory=_memory(),
         usable_cpus=_usable_cpus(),
-        limits={name: list(resource.getrlimit(number)) for name, number in LIMITS.items()},
+        limits={  # -1: without limit
+            "nofile": list(resource.getrlimit(resource.RLIMIT_NOFILE)),
+            "memlock": list(resource.getrlimit(resource.RLIMIT_MEMLOCK)),
+        },
         rdma=sorted(os.path.basename(path) for path in glob.glob("/sys/class/infiniband/*")),
         logind=_logind(),
         own_name=_own_name(socket.gethostname()),
@@ -101,9 +104,6 @@ def describe(is_cached: bool) -> Dict[str, Any]:
     limits.raise_open_files()  # as a run does
     known["rehearsal"] = rehearsal.problems(len(known["devices"]) or int(known["cpus"]))
     return known
-
-
-LIMITS = {"nofile": resource.RLIMIT_NOFILE, "memlock": resource.RLIMIT_MEMLOCK}  # -1: without limit
 
 
 # -- folders

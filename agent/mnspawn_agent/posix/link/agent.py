@@ -13,7 +13,6 @@ from ...protocol import channel, messages
 from .. import native
 from ..files import control, rundir
 from ..files.spool import Spools
-from ..run import spawner
 from ..run.supervisor import Supervisor
 from .loop import LinkServer, Readers, Wire
 
@@ -36,9 +35,7 @@ class Agent(LinkServer):
         starter: the module spawner, or an object with its functions `spawn` and `settle`.
     """
 
-    def __init__(
-        self, wire: Wire, guardian: Tuple[int, int], hello: Dict[str, Any], root: str, starter: Any = spawner
-    ) -> None:
+    def __init__(self, wire: Wire, guardian: Tuple[int, int], hello: Dict[str, Any], root: str, starter: Any) -> None:
         super().__init__(wire, hello)
         self._guardian_fd, self._guardian = guardian
         self._root = root

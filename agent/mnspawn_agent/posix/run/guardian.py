@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import time
 from typing import Iterable, List, Tuple
 
@@ -39,8 +38,7 @@ def _guard(agent: int, run_in: int, unneeded: Iterable[int]) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    if sys.platform.startswith("linux"):
-        libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
+    libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
     blank([0, 1, 2, *unneeded])  # the link is the agent's alone: its end must be seen at the other side
     written = read_all(run_in)
     _, status = os.waitpid(agent, 0)

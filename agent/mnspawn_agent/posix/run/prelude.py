@@ -4,7 +4,6 @@ import fcntl
 import os
 import select
 import signal
-import sys
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
@@ -100,8 +99,7 @@ def rehearse(
     os.set_inheritable(left_out, True)
     for fd in (printed_in, left_in):  # read without waiting once the shell has ended
         fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)
-    if sys.platform.startswith("linux"):
-        libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)  # so that end_all finds what it leaves
+    libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)  # so that end_all finds what it leaves
     argv, given = wrap(lines, ["/bin/sh", "-c", REPORT % left_out], env, on_end="")
     said, left = Part(KEPT), Part(MOST)
     status: Optional[int] = None

@@ -68,7 +68,6 @@ class Preparation:
         self.reasons: List[str] = []
         self.notices: List[str] = []  # what took long
         self._meanwhile = meanwhile
-        self._spare = spare
         self.held = ports.HeldPorts()
         self.ports: List[int] = []
         self.extra_ports: List[int] = []
@@ -79,10 +78,12 @@ class Preparation:
         self.python = sys.executable or "python3"
         self.files: List[str] = []
         self.missing: Dict[int, Incoming] = {}
-        if self._run_prelude():  # else the rest would be checked in the wrong environment
+        if self._run_prelude(spare):  # else the rest would be checked in the wrong environment
             self.python = self._find_python()
             self._find_command()
-            self._check_room()
+            problem = limits.problem_with(message["argument_bytes"], self.environ)
+            if problem:
+                self.reasons.append(problem)
         self._find_files()
         self._hold_ports()
 
@@ -102,14 +103,18 @@ class Preparation:
         environ.update(reaper.tags_of(self.run, self.node_rank))
         return environ
 
-    def _run_prelude(self) -> bool:
+    def _run_prelude(self, spare: Set[int]) -> bool:
         """See what the prelude leaves, if there is one; False when it failed."""
         lines: Optional[str] = self.message["prelude"]
         if lines is None:
             return True
         began = time.monotonic()
+
+        def end_all() -> None:
+            reaper.kill_all(self.run, self.node_rank, spare)
+
         try:
-            left = prelude.rehearse(lines, self.environ, self.workdir, self._meanwhile, self._end_all)
+            left = prelude.rehearse(lines, self.environ, self.workdir, self._meanwhile, end_all)
         except prelude.PreludeFailed as error:
             self.reasons.append(str(error))
             return False
@@ -118,9 +123,6 @@ class Preparation:
         if os.path.realpath(self.workdir) != left.folder:
             self.start_folder = left.folder
         return True
-
-    def _end_all(self) -> None:
-        reaper.kill_all(self.run, self.node_rank, self._spare)
 
     def command_of(self, argv: List[str], env: Dict[str, str]) -> Tuple[List[str], Dict[str, str], str]:
         """argv, environment and folder to execute so that a program finds what the prelude leaves."""
@@ -165,11 +167,6 @@ class Preparation:
             where = " in %s" % self.start_folder if is_relative else self._after_prelude()
             is_there = "/" in command and os.path.exists(os.path.join(self.start_folder, command))
             self.reasons.append(("%s%s can't be executed" if is_there else "no command %s%s") % (command, where))
-
-    def _check_room(self) -> None:
-        problem = limits.problem_with(self.message["argument_bytes"], self.environ)
-        if problem:
-            self.reasons.append(problem)
 
     def _find_files(self) -> None:
         """Files where the controller has them when their content is the same, else copies in the run folder."""

@@ -17,8 +17,7 @@ Target = Tuple[str, int]
 
 def probe(targets: List[Target]) -> List[List[str]]:
     """[address, problem] of every target; problem is "" where something answered."""
-    problems = {address: problem for (address, _), problem in attempt(targets, AT_ONCE).items()}
-    return [[address, problem] for address, problem in problems.items()]
+    return [[address, problem] for (address, _), problem in attempt(targets, AT_ONCE).items()]
 
 
 def attempt(targets: List[Target], at_once: int) -> Dict[Target, str]:

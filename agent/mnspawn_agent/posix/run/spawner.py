@@ -3,7 +3,6 @@
 import errno
 import os
 import signal
-import sys
 from typing import Dict, List, Optional, Tuple
 
 from .. import libc
@@ -13,7 +12,6 @@ from . import limits
 RESET = [
     getattr(signal, name)
     for name in ("SIGPIPE", "SIGINT", "SIGTERM", "SIGHUP", "SIGCHLD", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXFSZ")
-    if hasattr(signal, name)
 ]
 
 
@@ -70,14 +68,12 @@ def _become(
     argv: List[str], env: Dict[str, str], workdir: str, streams: Tuple[Optional[int], int, int], parent: int
 ) -> None:
     os.setsid()
-    if sys.platform.startswith("linux"):
-        libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the line above
-            os._exit(128 + signal.SIGKILL)
+    libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the line above
+        os._exit(128 + signal.SIGKILL)
     for number in RESET:
         signal.signal(number, signal.SIG_DFL)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     stdin, stdout, stderr = streams
     os.dup2(os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin, 0)
     os.dup2(stdout, 1)

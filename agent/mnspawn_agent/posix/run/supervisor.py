@@ -2,7 +2,6 @@
 
 import errno
 import os
-import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Set
 
@@ -119,8 +118,7 @@ class Supervisor:
         for problem in torch_files.lock_problems(base):
             self._notice(problem)
         prepared.held.release()
-        if sys.platform.startswith("linux"):
-            libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
+        libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
         known = [
             t
             for t in native.inward(message["workers"])
@@ -128,7 +126,7 @@ class Supervisor:
         ]
         self._recorded.expect(known, prepared.folder.path)
         argv = native.inward(message["argv"])
-        if message["is_forked"] and known and sys.platform.startswith("linux"):
+        if message["is_forked"] and known:
             self._fork(known, argv, base)
         else:
             for worker in known:
