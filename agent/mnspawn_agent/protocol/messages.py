@@ -39,7 +39,7 @@ WATCH = "watch"  # to a watcher: which streams from where
 TAIL = "tail"  # to a tailer: which files, and where to go on in those that were read before
 FINISH = "finish"  # all is known: the agent may go
 
-MAX_CARGO = 4096  # files that go along
+MAX_RUN_FILES = 4096  # that a run brings along
 MAX_PROBES = 1 << 14  # addresses that one host tries: of a large run the first tries four of every other
 
 
@@ -70,14 +70,14 @@ OPTIONS: Dict[str, Check] = {  # of a run, used by agents alone: settings marked
 
 SHAPES: Dict[str, Dict[str, Check]] = {
     HELLO: {"protocol": checks.is_int, "version": checks.is_str, "facts": checks.is_dict, "cached": checks.is_bool},
-    NEED: {"blobs": list_of(checks.is_count, MAX_CARGO)},
+    NEED: {"blobs": list_of(checks.is_count, MAX_RUN_FILES)},
     PREPARED: {
         "ports": list_of(checks.is_port, checks.MAX_RANKS),
         "extra_ports": list_of(checks.is_port, checks.MAX_RANKS),
         "run_dir": checks.is_path,
         "workdir": checks.is_path,
         "python": checks.is_path,
-        "files": list_of(checks.is_path, MAX_CARGO),
+        "files": list_of(checks.is_path, MAX_RUN_FILES),
         "reach": list_of(pair_of(checks.is_line, checks.is_line), MAX_PROBES),
         "at": checks.is_moment,
     },
@@ -131,7 +131,7 @@ SHAPES: Dict[str, Dict[str, Check]] = {
         "unset": list_of(checks.is_text),
         "env": checks.is_environment,
         "argument_bytes": checks.is_count,
-        "files": list_of(_is_file, MAX_CARGO),
+        "files": list_of(_is_file, MAX_RUN_FILES),
         "has_results": checks.is_bool,
         "workdir": checks.is_text,
         "is_workdir_required": checks.is_bool,
