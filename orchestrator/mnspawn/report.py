@@ -52,8 +52,7 @@ class RankEnd(_Ended):
     @classmethod
     def read(cls, message: Mapping[str, Any]) -> "RankEnd":
         """From an agent's EXITED, which was checked before."""
-        found = {f.name: message[f.name] for f in fields(cls) if f.name in message}
-        return cls(**{**found, "tail": tuple(found["tail"])})
+        return cls(**known_fields(cls, message) | {"tail": tuple(message["tail"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,20 +165,30 @@ class RunReport:
 
     @classmethod
     def read(cls, described: Mapping[str, Any]) -> "RunReport":
-        """What `describe` gave, perhaps by way of JSON. Raises TypeError, KeyError: it is none."""
+        """What `describe` gave, perhaps by way of JSON and by a newer version, whose other fields are ignored.
+
+        Raises:
+            TypeError, KeyError: it is no report.
+        """
         first = described["first_failure"]
-        return cls(
-            **{
-                **described,
-                "first_failure": _read_rank(first) if first is not None else None,
-                "ranks": tuple(_read_rank(rank) for rank in described["ranks"]),
-                "hosts": tuple(
-                    HostOutcome(**{**host, **{name: tuple(host.get(name) or ()) for name in ("leftovers", "reasons")}})
-                    for host in described["hosts"]
-                ),
-            }
-        )
+        found = known_fields(cls, described) | {
+            "first_failure": _read_rank(first) if first is not None else None,
+            "ranks": tuple(_read_rank(rank) for rank in described["ranks"]),
+            "hosts": tuple(_read_host(host) for host in described["hosts"]),
+        }
+        return cls(**found)
+
+
+def known_fields(kind: type, described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those fields of a described dataclass that this version knows; raises TypeError: it is no mapping."""
+    known = {f.name for f in fields(kind)}
+    return {name: value for name, value in {**described}.items() if name in known}
 
 
 def _read_rank(described: Mapping[str, Any]) -> RankOutcome:
-    return RankOutcome(**{**described, "tail": tuple(described["tail"])})
+    return RankOutcome(**known_fields(RankOutcome, described) | {"tail": tuple(described["tail"])})
+
+
+def _read_host(described: Mapping[str, Any]) -> HostOutcome:
+    known = known_fields(HostOutcome, described)
+    return HostOutcome(**known | {name: tuple(known.get(name) or ()) for name in ("leftovers", "reasons")})

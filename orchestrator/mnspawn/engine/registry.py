@@ -18,7 +18,7 @@ from typing import Any
 from mnspawn.core.pods import Pod
 from mnspawn.errors import UsageError
 from mnspawn.plan.layout import ranks_of
-from mnspawn.report import RunReport
+from mnspawn.report import RunReport, known_fields
 from mnspawn.transport.base import SshOptions
 from mnspawn_agent import ours
 from mnspawn_inventory import Host
@@ -101,7 +101,11 @@ class Registry:
             os.utime(folder / RUN_FILE, (known.began, known.began))
 
     def read(self, run: str) -> KnownRun:
-        """Raises OSError, ValueError: it is not there, half written, or another version's."""
+        """Return a run; what a newer version wrote down besides is ignored.
+
+        Raises:
+            OSError, ValueError: it is not there, or half written.
+        """
         content = (self._secure(run) / RUN_FILE).read_bytes()
         try:
             known = self._read(json.loads(content))
@@ -112,11 +116,14 @@ class Registry:
         return known
 
     def _read(self, content: dict[str, Any]) -> KnownRun:
-        hosts = tuple(Host(**{**raw, "devices": _tuple(raw.get("devices"))}) for raw in content.pop("hosts"))
-        ssh = content.pop("ssh")
-        config = ssh.pop("config")
-        options = SshOptions(config=Path(config) if config else None, **ssh)
-        return KnownRun(**content | {"hosts": hosts, "world": tuple(content["world"]), "ssh": options})
+        hosts = tuple(
+            Host(**{name: raw[name] for name in _HOST_FIELDS if name in raw} | {"devices": _tuple(raw.get("devices"))})
+            for raw in content["hosts"]
+        )
+        ssh = known_fields(SshOptions, content["ssh"])
+        options = SshOptions(**ssh | {"config": Path(ssh["config"]) if ssh["config"] else None})
+        found = known_fields(KnownRun, content)
+        return KnownRun(**found | {"hosts": hosts, "world": tuple(content["world"]), "ssh": options})
 
     def knows(self, run: str) -> bool:
         """Whether a run was remembered under this id."""

@@ -25,6 +25,19 @@ def test_a_run_is_read_as_it_was_remembered(tmp_path: Path) -> None:
     assert Registry(tmp_path).read("1a2b3c4d") == known
 
 
+def test_what_a_newer_version_wrote_down_besides_is_ignored(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    known = KnownRun("1a2b3c4d", (Host(name="a", devices=(0, 1)),), (2,), name="deep", began=5.0)
+    registry.remember(known)
+    path = tmp_path / "1a2b3c4d" / "run.json"
+    content = json.loads(path.read_text())
+    for described in (content, content["ssh"], content["hosts"][0]):
+        described["colour"] = "blue"
+    path.write_text(json.dumps(content))
+    assert list(registry.known()) == [known]
+    assert registry.find("deep") == known
+
+
 def test_what_a_full_disk_does_not_take_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def dumps(*_: Any, **__: Any) -> str:
         raise OSError(28, "No space left on device")
