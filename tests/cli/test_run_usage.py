@@ -75,6 +75,7 @@ def test_help_answers_what_how_and_what_else(controller: Controller, words: list
         (["--hosts", "a", "--dry-run=yes", "train.py"], "--dry-run: expected no value, found 'yes'"),
         (["--hosts", "a", "--events", "/no/folder/e", "train.py"], "--events: /no/folder/e: No such file or directory"),
         (["train.py"], "expected hosts to run on, found none"),
+        (["stats", "night"], "SCRIPT: expected a script or a command, found no file 'stats'"),
     ],
 )
 def test_what_cant_be_used_is_told_in_a_line_with_its_place(
@@ -125,3 +126,9 @@ def test_a_command_line_may_have_bytes_that_are_no_text(controller: Controller, 
     finished = subprocess.run(argv, env=controller.environment(), cwd=tmp_path, capture_output=True, check=False)
     assert finished.returncode == 2
     assert b"Traceback" not in finished.stderr
+
+
+def test_a_misspelt_command_is_no_script(controller: Controller) -> None:
+    assert "  hint: did you mean mnspawn attach?\n" in controller.mnspawn("--hosts", "a", "atach", "night").stderr
+    (controller.home / "stat").write_text("")
+    assert "expected hosts" in controller.mnspawn("stat").stderr

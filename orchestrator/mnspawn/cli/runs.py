@@ -33,12 +33,12 @@ REACH = (*LISTS, "ssh_config", "transport", "host_key_check", "connect_timeout",
 SHOW = ("output", "timestamps", "color", "sanitize", "log_dir")
 HELPS = {
     "hosts": "Ask these hosts; they must include all hosts of the run. "
-    "With logs and tail of a run known here: choose among its hosts.",
+    "logs and tail choose among the hosts of a run that is known here.",
     "hostfile": "Ask the hosts of this file.",
     "inventory": "Ask the hosts of this inventory, or choose among them with --hosts.",
     "connect_timeout": "Give up on a host after this time.",
     "log_dir": "Copy what is shown, byte for byte, to DIR/RUN.",
-    "ranks": "Only these ranks, such as 0,3-5.",
+    "ranks": "Choose these ranks, such as 0,3-5.",
 }
 REFUSAL_LOOK = 0.1  # seconds between looks whether stdout is still written
 takes_settings = partial(reaching.takes_settings, helps=HELPS)

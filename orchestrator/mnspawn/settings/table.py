@@ -88,7 +88,7 @@ class Settings:
         "Run on these hosts, separated by commas; a:4 gives host a four slots. With --hostfile or --inventory, choose"
         " among its hosts.", "-H")
     ips: str | None = _option(
-        None, values.host_list, "Hosts", "LIST", "Same as --hosts, under Paddle's name.")
+        None, values.host_list, "Hosts", "LIST", "Run on these hosts: Paddle's name for --hosts.")
     hostfile: Path | None = _option(
         None, values.path, "Hosts", "FILE", "Read the hosts from FILE, one a line, with slots=N.")
     sandbox: int | None = _option(
@@ -161,7 +161,7 @@ class Settings:
         False, values.switch, "Output", "",
         "Ask the hosts and show what every rank would get; start nothing.", for_calls=False)
     json: bool = _option(
-        False, values.switch, "Output", "", "With --dry-run: print JSON.", for_calls=False)
+        False, values.switch, "Output", "", "Print the plan of --dry-run as JSON.", for_calls=False)
     verbose: int = _option(
         0, values.level, "Output", "", "Say more; give it twice for still more.", "-v", True, for_calls=False)
 

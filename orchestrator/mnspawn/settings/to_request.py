@@ -111,7 +111,7 @@ def hosts_of(
     if not selection.hosts:
         from mnspawn_inventory.allocation import unread
 
-        hint = unread(environ) or "--hosts a,b, --hostfile FILE, or --sandbox 2 to try it on this machine"
+        hint = unread(environ) or "name them with --hosts a,b or --hostfile FILE, or try --sandbox 2 on this machine"
         raise UsageError("expected hosts to run on, found none", hint=hint)
     for note in selection.notes:
         on_note(note)

@@ -1,6 +1,7 @@
 """`mnspawn [run]`: from settings to a run, its console, and its exit status. Without typer: a run starts sooner so."""
 
 import asyncio
+import difflib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from mnspawn.api import runs as api
 from mnspawn.api.runs import Detached, Program, RunRequest
 from mnspawn.cli import render
 from mnspawn.cli.console import closing, listeners_of
+from mnspawn.cli.table import COMMANDS
 from mnspawn.cli.wording.run import fold_hosts, told
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.settings import to_request
@@ -31,6 +33,7 @@ def perform(settings: Settings, words: Sequence[str]) -> int:
             "expected --dry-run with it", place="--json", hint="--events FILE writes a run's events as JSON"
         )
     render.choose_colours(settings.color)
+    refuse_misspelt(settings, words)
     program = to_request.program_of(settings, words)
     hosts = to_request.hosts_of(settings, os.environ, on_note=render.print_note)
     request = request_of(settings, program, hosts)
@@ -45,6 +48,19 @@ def perform(settings: Settings, words: Sequence[str]) -> int:
         return say_detached(outcome.run, settings.detach, outcome.unheard, settings.orphan_grace)
     render.print_summary(outcome)
     return outcome.exit_status
+
+
+def refuse_misspelt(settings: Settings, words: Sequence[str]) -> None:
+    """Tell who meant a command that no such command exists, before hosts are asked for.
+
+    Raises:
+        UsageError: the first word is no file here, and nearly the name of a command.
+    """
+    word = words[0] if words and not settings.module and not settings.no_python else ""
+    near = difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.7) if word.isalpha() else []
+    if near and not os.path.lexists(word):
+        problem = f"expected a script or a command, found no file {word!r}"
+        raise UsageError(problem, place="SCRIPT", hint=f"did you mean mnspawn {near[0]}?")
 
 
 def outdone(settings: Settings, hosts: "Sequence[Host]") -> list[str]:

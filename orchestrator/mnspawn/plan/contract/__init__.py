@@ -34,7 +34,9 @@ def _found() -> tuple[Contract, ...]:
     return tuple(contract for module in modules for contract in getattr(module, "CONTRACTS", ()))
 
 
-NONE = Contract("none", "mnspawn's own variables only")
+NONE = Contract(
+    "none",
+)
 REGISTRY: dict[str, Contract] = {contract.name: contract for contract in (*_found(), NONE)}
 
 # Each of these leaves other libraries as they are. `jax` and `ompi` make some believe in MPI, `tf` in TensorFlow.

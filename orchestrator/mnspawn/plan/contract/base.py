@@ -105,7 +105,6 @@ class Contract:
     """
 
     name: str
-    summary: str
     shared: Callable[[RunFacts, Pod], Share] = _nothing_shared
     own: Callable[[RunFacts, Pod, Worker], dict[str, str]] = _nothing_own
     watched: tuple[str, ...] = ()

@@ -22,7 +22,6 @@ def _shared(facts: RunFacts, pod: Pod) -> Share:
 
 INTERFACES = Contract(
     "interfaces",
-    "GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME unless set; with any framework",
     _shared,
     watched=("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"),
 )

@@ -25,10 +25,9 @@ def _cluster(facts: RunFacts, pod: Pod) -> Share:
 
 
 CONTRACTS = (
-    Contract("jax", "all that a bare jax.distributed.initialize() needs (imitates Open MPI)", _cluster, ompi.own),
+    Contract("jax", _cluster, ompi.own),
     Contract(
         "jax-address",
-        "JAX_COORDINATOR_ADDRESS only",
         _coordinator,
         scrubbed=("JAX_COORDINATOR_*", "JAX_LOCAL_DEVICE_IDS", "JAX_PARTITION_INDEX"),
     ),

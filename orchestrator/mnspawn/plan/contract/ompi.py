@@ -28,8 +28,4 @@ def own(facts: RunFacts, pod: Pod, worker: Worker) -> dict[str, str]:
     }
 
 
-CONTRACTS = (
-    Contract(
-        "ompi", "OMPI_COMM_WORLD_RANK, ... as Open MPI sets them; no MPI runtime", shared, own, scrubbed=("OMPI_*",)
-    ),
-)
+CONTRACTS = (Contract("ompi", shared, own, scrubbed=("OMPI_*",)),)

@@ -33,4 +33,4 @@ def _own(facts: RunFacts, pod: Pod, worker: Worker) -> dict[str, str]:
     return {"MNSPAWN_RANK": str(worker.rank), "MNSPAWN_LOCAL_RANK": str(worker.local_rank)}
 
 
-OURS = Contract("mnspawn", "MNSPAWN_RUN_ID, MNSPAWN_RANK, ...; always set", _shared, _own, scrubbed=("MNSPAWN_*",))
+OURS = Contract("mnspawn", _shared, _own, scrubbed=("MNSPAWN_*",))

@@ -55,7 +55,6 @@ def _own(facts: RunFacts, pod: Pod, worker: Worker) -> dict[str, str]:
 CONTRACTS = (
     Contract(
         "paddle",
-        "PADDLE_TRAINER_ID, PADDLE_TRAINER_ENDPOINTS, ... as Paddle's launcher",
         _shared,
         _own,
         scrubbed=(

@@ -15,4 +15,4 @@ def _own(facts: RunFacts, pod: Pod, worker: Worker) -> dict[str, str]:
     return {"TF_CONFIG": json.dumps(config, separators=(",", ":"))}
 
 
-CONTRACTS = (Contract("tf", "TF_CONFIG with every rank as a worker", own=_own, scrubbed=("TF_CONFIG",)),)
+CONTRACTS = (Contract("tf", own=_own, scrubbed=("TF_CONFIG",)),)

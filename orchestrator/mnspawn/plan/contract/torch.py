@@ -49,7 +49,6 @@ def _own(facts: RunFacts, pod: Pod, worker: Worker) -> dict[str, str]:
 CONTRACTS = (
     Contract(
         "torch",
-        "RANK, WORLD_SIZE, MASTER_ADDR, ... as torchrun sets them",
         _shared,
         _own,
         watched=("ACCELERATE_USE_CPU", "OMP_NUM_THREADS", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
