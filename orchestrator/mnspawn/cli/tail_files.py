@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from mnspawn.api import files
-from mnspawn.api.files import Followed
+from mnspawn.api.files import Followed, Tail
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.settings import to_request
 from mnspawn.settings.table import Origin, Settings
@@ -45,7 +44,7 @@ def follow_files(settings: Settings, words: Sequence[str], lines: int | None) ->
     ssh = to_request.ssh_of(settings)
 
     async def follow() -> bool:
-        await files.follow(followed, lines, [console], on_file, transport=settings.transport, ssh=ssh)
+        await Tail(followed, lines, [console], on_file, transport=settings.transport, ssh=ssh).execute()
         return True
 
     is_refused = partial(has_refused, console, settings.output)

@@ -1,6 +1,5 @@
 """Finds what is wrong with a host, and what to do about it, from what it says of itself. Pure."""
 
-import ipaddress
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -180,7 +179,7 @@ def _own_name(host: str, own: OwnName) -> Iterator[Finding]:
         message = f"its own name does not resolve ({own.problem})"
         hint = "add the host's name and its address to /etc/hosts there, or to DNS"
         yield Finding(host, "name", message, hint, own.name)
-    elif own.addresses and all(_is_loopback(address) for address in own.addresses):
+    elif own.addresses and all(survey.is_loopback(address) for address in own.addresses):
         message = "its own name resolves to loopback: programs that announce their host by it are not found by others"
         hint = "name the host's real address in /etc/hosts there, in place of 127.0.1.1"
         yield Finding(host, "name", message, hint, ", ".join(own.addresses), is_note=True)
@@ -204,13 +203,6 @@ def _devices(view: survey.HostView) -> Iterator[Finding]:
         yield Finding(view.name, "devices", found.list_problem, "correct the variable where the host sets it")
 
 
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
-
-
 def fault_found(fault: reachability.Fault, names: Sequence[str], address: str, ports: Sequence[int]) -> Finding:
     """The finding for a host that others don't reach, or that does not reach others.
 
@@ -222,13 +214,9 @@ def fault_found(fault: reachability.Fault, names: Sequence[str], address: str, p
         f"let TCP between hosts through the firewall, at {ports[0]} and above and at {ports[1]}-32767;"
         " or name a network that joins them: network or data_address in the inventory, or --network"
     )
-    if fault.unreached_by and fault.not_reaching:
+    if fault.unreached_by:
         whom = [names[miss.prober] for miss in fault.unreached_by]
-        message = "it and other hosts do not reach each other"
-        detail = f"at {address}: {fault.unreached_by[0].problem}, from {_few(whom)}"
-    elif fault.unreached_by:
-        whom = [names[miss.prober] for miss in fault.unreached_by]
-        message = "other hosts do not reach it"
+        message = "it and other hosts do not reach each other" if fault.not_reaching else "other hosts do not reach it"
         detail = f"at {address}: {fault.unreached_by[0].problem}, from {_few(whom)}"
     else:
         whom = [names[miss.target] for miss in fault.not_reaching]

@@ -86,20 +86,11 @@ class DeviceView:
     list_problem: str = ""
 
 
-def visible_devices(view: HostView) -> tuple[int, ...]:
-    """Positions of the accelerators that workers may use: inside the host's own *_VISIBLE_DEVICES where that is set.
-
-    Raises:
-        Unfit: a device was chosen, in the inventory or by --hosts, that the host does not have.
-    """
-    return view_devices(view).usable
-
-
 def view_devices(view: HostView) -> DeviceView:
     """Which accelerators workers may use, and what is wrong with others.
 
     Raises:
-        Unfit: as visible_devices.
+        Unfit: a device was chosen, in the inventory or by --hosts, that the host does not have.
     """
     facts = view.facts
     kind, count = facts.device_kind, len(facts.devices) + len(facts.lost_devices)
@@ -165,12 +156,12 @@ def share_of(view: HostView, nproc: int | str | None) -> Share:
     """A host's share when nothing is asked for but a number of workers; `check_share` says whether it will do.
 
     Raises:
-        Unfit: as count_workers and visible_devices.
+        Unfit: as count_workers and view_devices.
     """
     count = count_workers(view, nproc)
     if nproc == "cpu":
         return Share(count, is_asked=True)
-    devices = visible_devices(view)
+    devices = view_devices(view).usable
     return Share(count, devices, view.facts.device_kind if devices else "cpu")
 
 
@@ -238,7 +229,7 @@ def candidate_addresses(views: Sequence[HostView]) -> list[list[str]]:
         usable = usable_addresses(view)
         first = [_plain(view.control), _plain(view.facts.ssh_address)]
         ordered = [a for a in dict.fromkeys(first) if a in usable] + [a for a in usable if a not in first]
-        kept = [a for a in ordered if share_stack or (not _is_loopback(a) and len(owners[a]) == 1)]
+        kept = [a for a in ordered if share_stack or (not is_loopback(a) and len(owners[a]) == 1)]
         found.append(kept[:MAX_CANDIDATES])
     return found
 
@@ -289,9 +280,10 @@ def _plain(address: str) -> str:
         return address
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Return whether an address, perhaps with a scope (fe80::1%eth0), is one of loopback; False for a name."""
     try:
-        return ipaddress.ip_address(address).is_loopback
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
         return False
 

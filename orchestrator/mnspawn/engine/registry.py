@@ -94,9 +94,9 @@ class Registry:
     def remember(self, known: KnownRun) -> None:
         """Write a run down; raises OSError."""
         folder = self._make(known.run)
-        host_fields = [{name: _plain(getattr(host, name)) for name in _HOST_FIELDS} for host in known.hosts]
+        host_fields = [{name: getattr(host, name) for name in _HOST_FIELDS} for host in known.hosts]
         content = {f.name: getattr(known, f.name) for f in fields(known)}
-        _write(folder / RUN_FILE, content | {"hosts": host_fields, "ssh": _plain(asdict(known.ssh))})
+        _write(folder / RUN_FILE, content | {"hosts": host_fields, "ssh": asdict(known.ssh)})
         with contextlib.suppress(OSError):  # its order among the others, nothing more
             os.utime(folder / RUN_FILE, (known.began, known.began))
 
@@ -317,17 +317,11 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         with open(fd, "w") as file:
-            file.write(json.dumps(content, default=str))
+            file.write(json.dumps(content, default=str))  # of a path
         os.replace(temporary, path)
     except OSError:  # a full disk: nothing of ours shall take up what is left of it
         temporary.unlink(missing_ok=True)
         raise
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return str(value) if isinstance(value, Path) else value
 
 
 def _tuple(value: Any) -> tuple[int, ...] | None:

@@ -16,7 +16,7 @@ from mnspawn.core.survey import (
     remark_on,
     share_of,
     usable_addresses,
-    visible_devices,
+    view_devices,
 )
 from tests.unit.host_facts import facts
 
@@ -37,9 +37,9 @@ def gpus(count: int, visible: str | None = None, **options: Any) -> HostView:
 
 
 def test_all_devices_are_used_where_nobody_says_otherwise() -> None:
-    assert visible_devices(gpus(4)) == (0, 1, 2, 3)
-    assert visible_devices(view(device_kind="cpu")) == ()
-    assert visible_devices(view()) == ()
+    assert view_devices(gpus(4)).usable == (0, 1, 2, 3)
+    assert view_devices(view(device_kind="cpu")).usable == ()
+    assert view_devices(view()).usable == ()
 
 
 @pytest.mark.parametrize(
@@ -56,24 +56,24 @@ def test_all_devices_are_used_where_nobody_says_otherwise() -> None:
     ],
 )
 def test_workers_get_positions_inside_what_the_host_lets_be_seen(visible: str, positions: tuple[int, ...]) -> None:
-    assert visible_devices(gpus(8, visible)) == positions
+    assert view_devices(gpus(8, visible)).usable == positions
 
 
 def test_devices_of_the_inventory_are_positions_too() -> None:
-    assert visible_devices(gpus(4, devices=(3, 1))) == (3, 1)
-    assert visible_devices(gpus(8, "4,5,6", devices=(2,))) == (2,)
+    assert view_devices(gpus(4, devices=(3, 1))).usable == (3, 1)
+    assert view_devices(gpus(8, "4,5,6", devices=(2,))).usable == (2,)
 
 
 def test_a_device_that_is_not_there_makes_the_host_unfit() -> None:
     with pytest.raises(Unfit, match=r"expected devices of this host \(2 can be seen, counted from 0\), found 5"):
-        visible_devices(gpus(2, devices=(0, 5)))
+        view_devices(gpus(2, devices=(0, 5)))
     with pytest.raises(Unfit, match=r"\(1 can be seen, counted from 0\), found 1"):
-        visible_devices(gpus(8, "7", devices=(1,)))
+        view_devices(gpus(8, "7", devices=(1,)))
 
 
 def test_another_kinds_variable_means_nothing() -> None:
     xpus = view(device_kind="xpu", devices=[{}, {}], env={"CUDA_VISIBLE_DEVICES": "0"})
-    assert visible_devices(xpus) == (0, 1)
+    assert view_devices(xpus).usable == (0, 1)
 
 
 def test_a_program_may_find_accelerators_that_no_worker_is_given() -> None:

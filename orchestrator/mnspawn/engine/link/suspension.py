@@ -1,11 +1,14 @@
-"""Notices when this process itself did not run: it was stopped (Ctrl-Z), or its machine slept."""
+"""Keeps time for a run's machine; notices when this process was stopped (Ctrl-Z) or its machine slept."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mnspawn.core.agent_events import LinkLost
+from mnspawn.core.run import RunMachine
 
+LOOK = 1.0  # seconds between two looks at a deadline that facts move; nobody needs it more exactly
 LONG = 5.0  # seconds between two looks, one a second apart, that no busy machine needs
 SETTLING = 5.0  # seconds afterwards in which we read what hosts have said meanwhile, before we judge them
 OUTCOME = 15.0  # seconds afterwards in which links that are lost are its consequence: silence counts after ten
@@ -70,3 +73,17 @@ class SuspensionDetector:
         if last is None:
             return reason
         return f"{last}, longer than hosts wait for it (--orphan-grace {self._orphan_grace:g})"
+
+
+async def keep_time(machine: RunMachine, act: Callable[[], None]) -> None:
+    """Call `machine.on_time` and then `act` at each deadline, until cancelled."""
+    now = asyncio.get_running_loop().time
+    suspension = SuspensionDetector()
+    while True:
+        if suspension.look():
+            await asyncio.sleep(SETTLING)
+        deadline = machine.deadline
+        await asyncio.sleep(LOOK if deadline is None else max(0.0, min(LOOK, deadline - now())))
+        if deadline is not None and now() >= deadline:
+            machine.on_time(now())
+            act()

@@ -17,13 +17,13 @@ from mnspawn.core import agent_events as agent
 from mnspawn.core.message_check import Speaker
 from mnspawn.core.run import RunMachine, RunState
 from mnspawn.engine.link import join
-from mnspawn.engine.link.clock import keep_time
 from mnspawn.engine.link.delivery import Delivery
 from mnspawn.engine.link.feed import HOPELESS
 from mnspawn.engine.link.guard import guarded
 from mnspawn.engine.link.link import watch_message
 from mnspawn.engine.link.sites import Reached, reach_hosts
 from mnspawn.engine.link.stuck_agents import wait_until_idle
+from mnspawn.engine.link.suspension import keep_time
 from mnspawn.engine.registry import KnownRun
 from mnspawn.engine.request import Listener
 from mnspawn.errors import HostError

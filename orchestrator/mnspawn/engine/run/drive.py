@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 
 from mnspawn import events as seen
-from mnspawn.engine.link.clock import keep_time
 from mnspawn.engine.link.link import HostLink, Verdict
 from mnspawn.engine.link.sites import Reached, reach_place
 from mnspawn.engine.link.stuck_agents import StuckAgentCheck
+from mnspawn.engine.link.suspension import keep_time
 from mnspawn.engine.look.emergency import Emergency
 from mnspawn.engine.request import Listener, RunRequest
 from mnspawn.errors import ExitStatus, HostError, UsageError
