@@ -317,7 +317,7 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         with open(fd, "w") as file:
-            file.write(json.dumps(content, default=str))  # of a path
+            file.write(json.dumps(content, default=str))  # str: of paths
         os.replace(temporary, path)
     except OSError:  # a full disk: nothing of ours shall take up what is left of it
         temporary.unlink(missing_ok=True)
