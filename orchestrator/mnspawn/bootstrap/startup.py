@@ -21,29 +21,29 @@ _SPEAKS = re.compile(r"(?:^|[\s|/-])(bash|zsh|tcsh|csh|fish)(?:\[\d+\])?: ")
 _OTHER_USER = re.compile(r"login as the user [\"']?([A-Za-z_][\w.-]*)")
 
 
-def likely_file(said: str) -> str:
+def likely_file(printed: str) -> str:
     """Return the file, or the candidates if the output names none.
 
     Args:
-        said: all output before the shell hung or ended.
+        printed: all output before the shell hung or ended.
     """
-    if named := _NAMED.search(said):
+    if named := _NAMED.search(printed):
         return named.group()
-    if speaks := _SPEAKS.search(said):
+    if speaks := _SPEAKS.search(printed):
         return FILES[speaks.group(1)]
     return f"{', '.join(f'{FILES[shell]} ({shell})' for shell in _SHOWN)}, or a file that it reads, such as ~/.profile"
 
 
-def hint_for(said: str, has_ended: bool) -> str:
+def hint_for(printed: str, has_ended: bool) -> str:
     """Return what to look at after a login shell ran no command of ours."""
-    if user := _OTHER_USER.search(said):
+    if user := _OTHER_USER.search(printed):
         return f"use that account: {user.group(1)}@HOST, or User {user.group(1)} in ssh_config"
     if has_ended:
         return (
             "check that `ssh HOST true` works for this account; if not: `exit` or `exec` in "
-            f"{likely_file(said)}? or its shell is nologin, or authorized_keys gives it a command"
+            f"{likely_file(printed)}? or its shell is nologin, or authorized_keys gives it a command"
         )
     return (
-        f"something waits, reads input or starts another shell (`exec`) in {likely_file(said)}; or authorized_keys "
+        f"something waits, reads input or starts another shell (`exec`) in {likely_file(printed)}; or authorized_keys "
         "gives the account a command"
     )

@@ -181,20 +181,22 @@ class Handshake:
     def explain_end(self, status: int | None, diagnostics: bytes) -> BootstrapError:
         """Return the error for a command that ended before it answered."""
         how = f"status {status}" if status is not None else "no status"
-        said = quoted(self.noise + self._seen, diagnostics, before=":", around="")
+        evidence = quoted(self.noise + self._seen, diagnostics, before=":", around="")
         if not self.has_shell:
             return ShellRefused(
-                f"the login shell ran no command ({how}){said}", host=self.host, hint=hint_for(said, has_ended=True)
+                f"the login shell ran no command ({how}){evidence}",
+                host=self.host,
+                hint=hint_for(evidence, has_ended=True),
             )
-        said = quoted(self._seen or diagnostics or self.noise, before=":", around="")
+        evidence = quoted(self._seen or diagnostics or self.noise, before=":", around="")
         if self.python is not None:
             return PythonMissing(
-                f"{self.python} did not run our Python code ({how}){said}",
+                f"{self.python} did not run our Python code ({how}){evidence}",
                 host=self.host,
                 hint=f"check that `ssh HOST {self.python} --version` works for this account",
             )
         return BootstrapError(
-            f"its Python did not run our code ({how}){said}",
+            f"its Python did not run our code ({how}){evidence}",
             host=self.host,
             hint="check that `ssh HOST python3 --version` works for this account, or name another with --python",
         )
@@ -202,15 +204,15 @@ class Handshake:
     def explain_delay(self, seconds: float, diagnostics: bytes) -> BootstrapError:
         """Return the error for a command that did not answer in time."""
         if self.has_shell:
-            said = quoted(self._seen, diagnostics)
+            evidence = quoted(self._seen, diagnostics)
             return BootstrapError(
-                f"connected, but its Python ({self.python or 'python3'}) did not start within {seconds:g} s{said}",
+                f"connected, but its Python ({self.python or 'python3'}) did not start within {seconds:g} s{evidence}",
                 host=self.host,
                 hint="is its disk or its network file system slow? --python names another",
             )
-        said = quoted(self.noise + self._seen, diagnostics)
+        evidence = quoted(self.noise + self._seen, diagnostics)
         return BootstrapError(
-            f"connected, but its login shell ran no command within {seconds:g} s{said}",
+            f"connected, but its login shell ran no command within {seconds:g} s{evidence}",
             host=self.host,
-            hint=hint_for(said, has_ended=False),
+            hint=hint_for(evidence, has_ended=False),
         )

@@ -250,13 +250,13 @@ def _own_name(name: str) -> Dict[str, Any]:
         finally:
             os._exit(0)
     os.close(write_end)
-    said = read_within(read_end, LOOKUP_LIMIT)
+    answer = read_within(read_end, LOOKUP_LIMIT)
     os.close(read_end)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    if not said:
+    if not answer:
         return {"name": name, "addresses": [], "problem": "no answer within %.0f s" % LOOKUP_LIMIT}
-    addresses, problem = json.loads(said.decode("ascii"))
+    addresses, problem = json.loads(answer.decode("ascii"))
     return {"name": name, "addresses": addresses, "problem": problem}
 
 

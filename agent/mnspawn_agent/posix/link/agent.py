@@ -187,7 +187,7 @@ class Agent(LinkServer):
             wire.close()
             return
         if chunk.startswith(COMMAND):
-            wire.pending += json.dumps(self._obey(chunk)).encode("ascii") + b"\n"
+            wire.pending += json.dumps(self._carry_out(chunk)).encode("ascii") + b"\n"
             wire.flush()
             wire.close()
             return
@@ -201,7 +201,7 @@ class Agent(LinkServer):
         self._channel.receive(chunk, now)
         self._take_events()
 
-    def _obey(self, line: bytes) -> Dict[str, Any]:
+    def _carry_out(self, line: bytes) -> Dict[str, Any]:
         """Carry out a command from the control socket, one line of JSON; returns the answer."""
         try:
             command = json.loads(line.decode("utf-8"))
@@ -211,14 +211,14 @@ class Agent(LinkServer):
             elif kind == "signal" and self._supervisor is not None:
                 self._supervisor.pass_signal(str(command["signal"]), command["ranks"])
             elif kind == "detach":
-                return {"ok": True, "holder": self._let_go()}
+                return {"ok": True, "holder": self._ask_to_detach()}
             else:
                 return {"ok": False, "problem": "unknown command"}
         except (ValueError, KeyError, TypeError) as error:
             return {"ok": False, "problem": str(error)}
         return {"ok": True}
 
-    def _let_go(self) -> str:
+    def _ask_to_detach(self) -> str:
         """Ask the controller to detach. Returns who holds the run: "controller", "away" (nobody now) or "detached"."""
         if self._lifeline.orphan_grace is None:
             return "detached"

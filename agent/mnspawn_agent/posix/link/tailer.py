@@ -139,7 +139,7 @@ class Tailer(LinkServer):
         self._is_first_glob = False
 
     def _follow(self, path: str) -> None:
-        if len(self._files) >= MAX_FILES and not self._let_go():
+        if len(self._files) >= MAX_FILES and not self._drop_removed():
             if not self._is_full:
                 self._is_full = True
                 self._send(messages.NOTICE, text="more than %d files match; the rest is left out" % MAX_FILES)
@@ -160,7 +160,7 @@ class Tailer(LinkServer):
             followed.position = 0 if lines is None else last_lines(followed.fd, followed.size, lines)
         self._announce(followed)
 
-    def _let_go(self) -> bool:
+    def _drop_removed(self) -> bool:
         """Forget files that were removed and read to their end (logs of past days); False when there are none."""
         gone = [path for path, one in self._files.items() if not os.path.lexists(path) and one.size <= one.position]
         for path in gone:

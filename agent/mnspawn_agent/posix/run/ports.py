@@ -81,11 +81,11 @@ class HeldPorts:
                 self.hold_exactly(port)
             elif not self.hold(port):
                 for held in range(first, port):
-                    self._let_go(held)
+                    self._free(held)
                 return [self.hold_free() for _ in row]
         return list(row)
 
-    def _let_go(self, port: int) -> None:
+    def _free(self, port: int) -> None:
         for sock in [self._claims.pop(port)] + self._held.pop(port):
             sock.close()
 

@@ -101,7 +101,7 @@ def rehearse(
         fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)
     libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)  # so that end_all finds what it leaves
     argv, given = wrap(lines, ["/bin/sh", "-c", REPORT % left_out], env, on_end="")
-    said, left = Part(KEPT), Part(MOST)
+    printed, left = Part(KEPT), Part(MOST)
     status: Optional[int] = None
     pid = 0
     try:
@@ -109,7 +109,7 @@ def rehearse(
         os.close(printed_out)
         os.close(left_out)
         printed_out = left_out = -1
-        status = _follow(pid, {printed_in: said, left_in: left}, meanwhile, time.monotonic() + limit)
+        status = _follow(pid, {printed_in: printed, left_in: left}, meanwhile, time.monotonic() + limit)
     except (OSError, spawner.SpawnError) as error:
         raise PreludeFailed("the prelude's shell could not be started: %s" % error)
     finally:
@@ -120,10 +120,11 @@ def rehearse(
             if fd >= 0:
                 os.close(fd)
     if status is None:
-        raise PreludeFailed("the prelude did not end within %.0f s" % limit + _shown(said.text))
+        raise PreludeFailed("the prelude did not end within %.0f s" % limit + _shown(printed.text))
     where, nul, environ = bytes(left.text).partition(b"\n\0")
     if status != 0 or not nul:
-        raise PreludeFailed("the prelude %s" % _how(status) + _shown(said.text) + _advice(status, bool(said.text)))
+        advice = _advice(status, bool(printed.text))
+        raise PreludeFailed("the prelude %s" % _how(status) + _shown(printed.text) + advice)
     pairs = [entry.partition(b"=") for entry in environ.split(b"\0") if entry]
     after = {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
     _check_activated(env, after)
@@ -201,9 +202,9 @@ def _how(status: int) -> str:
     return "left with status 0 before its end (exit or exec): no program would be started"
 
 
-def _shown(said: bytearray) -> str:
+def _shown(printed: bytearray) -> str:
     """What it printed, on lines of its own."""
-    lines = [line.rstrip() for line in bytes(said).decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = [line.rstrip() for line in bytes(printed).decode("utf-8", "replace").splitlines() if line.strip()]
     return "\n%s" % "\n".join(lines[-SHOWN:]) if lines else " and printed nothing"
 
 

@@ -88,14 +88,14 @@ def _ask(python: str, code: str, meanwhile: Callable[[], object], environ: Dict[
         return "no Python"
     assert process.stdout is not None
     try:
-        said = read_within(process.stdout.fileno(), ASK_TIMEOUT, meanwhile)
+        answer = read_within(process.stdout.fileno(), ASK_TIMEOUT, meanwhile)
     finally:
         process.kill()
         process.wait()
         process.stdout.close()
-    if said is None:
+    if answer is None:
         return "one that does not start within %.0f s" % ASK_TIMEOUT
-    return said.decode("utf-8", "replace").strip() or "no Python"
+    return answer.decode("utf-8", "replace").strip() or "no Python"
 
 
 def versioned() -> List[Tuple[str, str]]:
