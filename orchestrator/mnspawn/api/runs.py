@@ -1,7 +1,7 @@
 """Runs a program on many hosts: the one way in for the command line, for people and for tools."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mnspawn.core.pods import Pod, PodStatus, sources_of
 from mnspawn.engine.look.ask import Answer
@@ -10,6 +10,7 @@ from mnspawn.engine.registry import KnownRun, Registry, default_root, pick
 from mnspawn.engine.request import Listener, RunRequest
 from mnspawn.engine.run.control import Control
 from mnspawn.engine.run.detaching import Detached
+from mnspawn.errors import HostError
 from mnspawn.plan.launch_plan import LaunchPlan, Program
 from mnspawn.report import RunReport
 from mnspawn.transport.base import SshOptions
@@ -30,9 +31,11 @@ __all__ = [
     "ViewOptions",
     "ViewResult",
     "ask",
+    "errors_of",
     "exit_status_of",
     "find_runs",
     "look_after",
+    "order",
     "pick",
     "plan",
     "registry",
@@ -82,6 +85,22 @@ async def ask(
 
     async with reach_hosts(hosts, transport, ssh) as reached:
         return await ask_all(reached, words, ssh.connect_timeout)
+
+
+async def order(known: KnownRun, orders: Mapping[int, Sequence[str]]) -> list[Answer]:
+    """Give an order to agents of a run; all at once, errors included.
+
+    Args:
+        orders: by node rank, the words of each: `("detach",)`, or `("signal", "SIGUSR1", "0", "1")` with its ranks.
+    """
+    hosts = tuple(known.hosts[node_rank] for node_rank in orders)
+    words = [("order", known.run, str(node_rank), *own) for node_rank, own in orders.items()]
+    return await ask(hosts, words, transport=known.transport, ssh=known.ssh)
+
+
+def errors_of(answers: Iterable[Answer]) -> dict[str, HostError]:
+    """Why hosts did not answer, by host."""
+    return {answer.host: answer.error for answer in answers if answer.error is not None}
 
 
 async def find_runs(

@@ -15,7 +15,8 @@ from mnspawn.output.sinks import ConsoleSink, OutputMode, Wording
 from mnspawn.settings.table import Settings
 from mnspawn.system import interrupts
 
-from .wording.run import EventWording, visible
+from .render import log_to
+from .wording.run import EventWording
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ def console_of(
         stdout=2 if is_taken else 1,
     )
     if takes_logs:
-        _log_to(console, settings.verbose)
+        log_to(lambda lines: console.note("\n".join(lines)), settings.verbose)
     return console
 
 
@@ -112,26 +113,3 @@ def look_of(settings: Settings, environ: Mapping[str, str]) -> Look:
         is_coloured=is_coloured,
         keeps_colours=settings.color != "never" and not is_unwanted,
     )
-
-
-class _OwnErrorsPlain(logging.Formatter):
-    """An error of ours is for everybody: without the name of the module."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        if record.levelno >= logging.ERROR and record.name.startswith("mnspawn"):
-            return f"mnspawn: {record.message}"
-        return super().formatMessage(record)
-
-
-def _log_to(console: ConsoleSink, verbosity: int) -> None:
-    """Logging is for operators: errors always, everything of ours from -vv on, of libraries from -vvv on."""
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            console.note("\n".join(visible(line) for line in self.format(record).splitlines()))
-
-    handler = Handler()
-    handler.setFormatter(_OwnErrorsPlain("mnspawn: %(name)s: %(message)s"))
-    logging.root.addHandler(handler)
-    logging.root.setLevel(logging.ERROR if verbosity < 3 else logging.DEBUG)
-    logging.getLogger("mnspawn").setLevel(logging.DEBUG if verbosity >= 2 else logging.WARNING)

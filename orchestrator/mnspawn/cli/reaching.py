@@ -1,25 +1,22 @@
-"""What all commands that reach hosts share: their options, which hosts are meant, how we log. Needs typer."""
+"""Gives commands that reach hosts their options, and finds the hosts that these name. Needs typer."""
 
 import inspect
-import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mnspawn.api.runs import SshOptions
 from mnspawn.errors import UsageError
 from mnspawn.settings import to_request
-from mnspawn.settings.table import OPTION, Origin, Settings, resolve
+from mnspawn.settings.table import OPTION, Settings, resolve
 
 from . import render
 from .options import parameter_of
-from .wording.run import visible
 
 if TYPE_CHECKING:
+    from mnspawn.api.fleet import Place
     from mnspawn_inventory import Host
 
 SHARED = (
@@ -49,7 +46,7 @@ def takes_settings(
             settings = settings_of(given, arguments.get("hosts_argument"))
             render.choose_colours(settings.color)
             if "output" not in names:  # else the console takes the logs, to keep lines whole
-                log_to_stderr(settings.verbose)
+                render.log_to(render.print_ours, settings.verbose)
             return command(settings=settings, **arguments)
 
         own = [one for one in inspect.signature(command).parameters.values() if one.name != "settings"]
@@ -76,8 +73,8 @@ def settings_of(given: dict[str, object], positional: Sequence[str] | None) -> S
     for name in ("hosts", "ips"):
         if given.get(name) is not None:
             raise UsageError(f"expected hosts once, found --{name} as well", place="HOSTS")
-    settings = resolve({**given, "hosts": ",".join(positional)}, os.environ)
-    return replace(settings, origins={**settings.origins, "hosts": Origin("positional", "HOSTS")})
+    hosts = ",".join(positional)
+    return resolve({**given, "hosts": hosts}, os.environ).with_hosts(hosts)
 
 
 def chosen_hosts(settings: Settings, *, else_all: bool = False) -> "tuple[Host, ...]":
@@ -92,22 +89,11 @@ def chosen_hosts(settings: Settings, *, else_all: bool = False) -> "tuple[Host, 
     return to_request.hosts_of(settings, os.environ, else_all=else_all, on_note=render.print_note)
 
 
-def ssh_options(settings: Settings) -> SshOptions:
-    return to_request.ssh_of(settings)
+def place_of(settings: Settings, hosts: "tuple[Host, ...]") -> "Place":
+    """The hosts, and how they are reached."""
+    from mnspawn.api.fleet import Place
 
-
-def log_to_stderr(verbosity: int) -> None:
-    """As for runs: errors always, everything of ours from -vv on, of libraries from -vvv on."""
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            render.print_ours(visible(line) for line in self.format(record).splitlines())
-
-    handler = Handler()
-    handler.setFormatter(logging.Formatter("mnspawn: %(name)s: %(message)s"))
-    logging.root.addHandler(handler)
-    logging.root.setLevel(logging.ERROR if verbosity < 3 else logging.DEBUG)
-    logging.getLogger("mnspawn").setLevel(logging.DEBUG if verbosity >= 2 else logging.WARNING)
+    return Place(hosts, settings.sandbox or 0, settings.transport, to_request.ssh_of(settings))
 
 
 class Progress:

@@ -2,11 +2,12 @@
 
 import errno
 import json
+import logging
 import os
 import select
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from mnspawn.errors import MnspawnError, UsageError
@@ -58,9 +59,42 @@ def _print_ours(lines: Iterable[str], write: Callable[[str], None]) -> None:
     write(text)
 
 
+def log_to(show: Callable[[Sequence[str]], None], verbosity: int) -> None:
+    """Show logging, which is for operators: errors always, all of ours from -vv on, of libraries from -vvv on."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            show([visible(line) for line in self.format(record).splitlines()])
+
+    handler = Handler()
+    handler.setFormatter(_OwnErrorsPlain("mnspawn: %(name)s: %(message)s"))
+    logging.root.addHandler(handler)
+    logging.root.setLevel(logging.ERROR if verbosity < 3 else logging.DEBUG)
+    logging.getLogger("mnspawn").setLevel(logging.DEBUG if verbosity >= 2 else logging.WARNING)
+
+
+class _OwnErrorsPlain(logging.Formatter):
+    """Leave the module's name out of our own errors, which are for everybody."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        if record.levelno >= logging.ERROR and record.name.startswith("mnspawn"):
+            return f"mnspawn: {record.message}"
+        return super().formatMessage(record)
+
+
 def print_out(text: str | bytes) -> None:
     """A result on stdout; bytes for what is a file's content, which is the same for everybody."""
     _write(sys.stdout, text)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """A result on stdout, line by line."""
+    print_out("".join(f"{line}\n" for line in lines))
+
+
+def print_json(document: object) -> None:
+    """A result for machines on stdout."""
+    print_out(json.dumps(document, indent=2) + "\n")
 
 
 def width() -> int | None:
@@ -73,7 +107,10 @@ def width() -> int | None:
 
 def print_plan(plan: Mapping[str, Any], as_json: bool) -> None:
     """What --dry-run found, on stdout: for people, or for machines."""
-    print_out(json.dumps(plan, indent=2) + "\n" if as_json else "".join(f"{line}\n" for line in plan_lines(plan)))
+    if as_json:
+        print_json(plan)
+    else:
+        print_lines(plan_lines(plan))
 
 
 def plan_lines(plan: Mapping[str, Any]) -> list[str]:

@@ -134,7 +134,7 @@ def _reached_as_said(known: KnownRun, settings: Settings) -> KnownRun:
 
 
 def _is_argument(settings: Settings, name: str) -> bool:
-    return settings.origin(name).layer == "argument"
+    return settings.origin(name).layer in ("argument", "positional")
 
 
 # -- looking
@@ -162,10 +162,10 @@ def look(
     """
     view = api.view(known, listeners, options)
     looking = view if reader is None else until_nobody_reads(view, reader, is_refused)
-    sight: ViewResult | None = asyncio.run(closing(looking, listeners))
-    if sight is not None and sight.has_ended:
-        remember_end(known, sight.report, is_better=options.is_in_charge)
-    return sight
+    seen: ViewResult | None = asyncio.run(closing(looking, listeners))
+    if seen is not None and seen.has_ended:
+        remember_end(known, seen.report, is_better=options.is_in_charge)
+    return seen
 
 
 def remember_end(known: KnownRun, report: RunReport, *, is_better: bool = False) -> None:

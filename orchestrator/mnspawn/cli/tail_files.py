@@ -4,13 +4,12 @@ import asyncio
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from mnspawn.api.files import Followed, Tail
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.settings import to_request
-from mnspawn.settings.table import Origin, Settings
+from mnspawn.settings.table import Settings
 from mnspawn_inventory import Host
 from mnspawn_inventory.names import Endpoint
 from mnspawn_inventory.select import with_unique_names
@@ -64,8 +63,7 @@ def followed_of(settings: Settings, words: Sequence[str]) -> list[Followed]:
     known: dict[tuple[str, Endpoint], Host] = {}
     for word in words:
         hosts, pattern = split(word)
-        wanted = replace(settings, hosts=hosts, origins={**settings.origins, "hosts": Origin("argument", "HOSTS")})
-        for host in to_request.hosts_of(wanted, os.environ):
+        for host in to_request.hosts_of(settings.with_hosts(hosts), os.environ):
             key = host.name, host.endpoint
             known[key] = host
             patterns.setdefault(key, []).append(pattern)

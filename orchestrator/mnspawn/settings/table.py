@@ -8,7 +8,7 @@ that can't be used is a UsageError that names its place: the option, the variabl
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,12 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value came from. `layer` is default, file, environment or argument; `place` is for messages."""
+    """Where a value came from.
+
+    Attributes:
+        layer: default, file, environment, argument, or positional (an argument that is no option).
+        place: for messages.
+    """
 
     layer: str
     place: str
@@ -192,6 +197,10 @@ class Settings:
 
     origins: Mapping[str, Origin] = field(default_factory=dict, repr=False, compare=False)
     # fmt: on
+
+    def with_hosts(self, hosts: str) -> "Settings":
+        """These settings with hosts that the command line names by position, not by --hosts."""
+        return replace(self, hosts=hosts, origins={**self.origins, "hosts": Origin("positional", "HOSTS")})
 
     def origin(self, name: str) -> Origin:
         """Where the value of an option came from."""

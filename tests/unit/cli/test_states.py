@@ -14,7 +14,8 @@ from mnspawn.cli import render
 from mnspawn.cli.commands import ps
 from mnspawn.cli.commands.logs import ranks_of
 from mnspawn.cli.commands.signal import signal_of
-from mnspawn.cli.wording.states import began, columns, report_lines, state_of_rank, status_lines
+from mnspawn.cli.wording.states import began, report_lines, state_of_rank, status_lines
+from mnspawn.cli.wording.tables import columns
 from mnspawn.core.pods import Pod, PodStatus, RankStatus
 from mnspawn.errors import UsageError
 from mnspawn.report import HostOutcome, RankEnd, RankOutcome, RunReport

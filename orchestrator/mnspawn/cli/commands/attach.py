@@ -58,13 +58,13 @@ def attach(
     for listener in listeners:
         if isinstance(listener, LocalCopies):
             listener.begin(known.run, sum(known.world))
-    sight = in_charge(known, options, listeners)
-    if sight.has_left and not sight.has_ended:
+    seen = in_charge(known, options, listeners)
+    if seen.has_left and not seen.has_ended:
         return say_detached(known.run, is_asked=False)
-    print_errors(sight.errors)
-    if sight.has_ended:
-        render.print_summary(sight.report)
-    return api.exit_status_of(sight)
+    print_errors(seen.errors)
+    if seen.has_ended:
+        render.print_summary(seen.report)
+    return api.exit_status_of(seen)
 
 
 def in_charge(known: KnownRun, options: ViewOptions, listeners: list[Listener]) -> ViewResult:
@@ -77,10 +77,10 @@ def in_charge(known: KnownRun, options: ViewOptions, listeners: list[Listener]) 
             stack.enter_context(known_runs.hold(known.run))
         except OSError as exc:
             say_forgotten(exc)
-        sight = look(known, options, listeners)
-        assert sight is not None
+        seen = look(known, options, listeners)
+        assert seen is not None
     known_runs.prune()
-    return sight
+    return seen
 
 
 app = application("attach", SUMMARY, attach, EPILOG)

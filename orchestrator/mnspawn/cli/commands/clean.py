@@ -1,7 +1,6 @@
 """`mnspawn clean`: leftovers of dead runs and old run folders on hosts."""
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,9 +8,9 @@ import typer
 from mnspawn.api import runs as api
 from mnspawn.api.runs import registry
 from mnspawn.cli import render
-from mnspawn.cli.reaching import JsonOption
-from mnspawn.cli.runs import LISTS, REACH, application, asked_hosts, print_errors, takes_settings
-from mnspawn.cli.wording.states import columns
+from mnspawn.cli.reaching import HostsArgument, JsonOption
+from mnspawn.cli.runs import REACH, application, asked_hosts, print_errors, takes_settings
+from mnspawn.cli.wording.tables import columns
 from mnspawn.cli.wording.time import parse_span
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.settings import to_request
@@ -25,15 +24,12 @@ EPILOG = (
     "Only runs whose agent is gone, only your own, and only processes that carry the run's mark are touched. Without"
     " hosts: those of all runs known here. Exit status: 0; 3 when hosts did not answer or processes would not die."
 )
-HostsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[HOSTS]...", help="The hosts to clean.", show_default=False)
-]
 
 
 @takes_settings(*REACH)
 def clean(
     settings: Settings,
-    names: HostsArgument = None,
+    hosts_argument: HostsArgument = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Only show what would be done.")] = False,
     older_than: Annotated[
         str,
@@ -43,15 +39,15 @@ def clean(
 ) -> int:
     """Clean hosts."""
     age = parse_span(older_than, "--older-than")
-    hosts = hosts_to_clean(settings, names)
+    hosts = hosts_to_clean(settings)
     words = [("clean", f"{age:g}", "dry" if dry_run else "do")] * len(hosts)
     ssh = to_request.ssh_of(settings)
     answers = asyncio.run(api.ask(hosts, words, transport=settings.transport, ssh=ssh))
-    errors = {answer.host: answer.error for answer in answers if answer.error is not None}
+    errors = api.errors_of(answers)
     actions = [{"host": answer.host, **action.describe()} for answer in answers for action in answer.content or ()]
     if as_json:
         content = {"is_dry": dry_run, "actions": actions, "unreachable": {n: e.message for n, e in errors.items()}}
-        render.print_out(json.dumps(content, indent=2) + "\n")
+        render.print_json(content)
     elif actions:
         render.print_out(table(actions, dry_run))
     else:
@@ -61,28 +57,19 @@ def clean(
     return ExitStatus.HOST_UNUSABLE if errors or undead else ExitStatus.OK
 
 
-def hosts_to_clean(settings: Settings, names: list[str] | None) -> "tuple[Host, ...]":
-    """The hosts named by words or options; else those of the runs known here.
+def hosts_to_clean(settings: Settings) -> "tuple[Host, ...]":
+    """The hosts that the command line names; else those of the runs known here.
 
     Raises:
         UsageError: there are none.
     """
-    if names:
-        if settings.origin("hosts").layer == "argument":
-            raise UsageError("expected hosts once, found --hosts and HOSTS", place="HOSTS")
-        from mnspawn.settings.table import resolve
-
-        said = {name: getattr(settings, name) for name in LISTS if settings.origin(name).layer == "argument"}
-        wanted = resolve({**said, "hosts": ",".join(names)}, {"MNSPAWN_SETTINGS": ""})
-        return asked_hosts(wanted)
-    found = asked_hosts(settings)
-    if found:
+    if found := asked_hosts(settings):
         return found
     known = {(host.name, host.endpoint): host for run in registry().known() for host in run.hosts}
     from mnspawn_inventory.select import with_unique_names
 
     if not known:
-        raise UsageError("expected hosts to clean, found none", hint="mnspawn clean a,b")
+        raise UsageError("no hosts to clean", hint="mnspawn clean a,b")
     return with_unique_names(list(known.values()))
 
 

@@ -49,9 +49,8 @@ def detach_far(known: KnownRun) -> int:
     deadline = time.monotonic() + LIMIT
     said = "is detached already"
     while True:
-        words = [("order", known.run, str(index), "detach") for index in range(len(known.hosts))]
-        answers = asyncio.run(api.ask(known.hosts, words, transport=known.transport, ssh=known.ssh))
-        errors = {answer.host: answer.error for answer in answers if answer.error is not None}
+        answers = asyncio.run(api.order(known, dict.fromkeys(range(len(known.hosts)), ("detach",))))
+        errors = api.errors_of(answers)
         if errors:
             print_errors(errors)
             return ExitStatus.HOST_UNUSABLE

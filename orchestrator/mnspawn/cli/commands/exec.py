@@ -9,7 +9,7 @@ from typer.core import TyperCommand
 
 from mnspawn.api import fleet
 from mnspawn.api.fleet import OnOutput, Outcome
-from mnspawn.cli.reaching import SHARED, HostsArgument, chosen_hosts, ssh_options, takes_settings
+from mnspawn.cli.reaching import SHARED, HostsArgument, chosen_hosts, place_of, takes_settings
 from mnspawn.cli.render import print_error, print_ours
 from mnspawn.cli.wording.run import counted, fold_hosts, told
 from mnspawn.errors import ExitStatus, HostError, HostsUnusable, UsageError
@@ -68,8 +68,7 @@ def execute(
     if timeout is not None and not 0 < timeout < float("inf"):
         raise UsageError(f"expected seconds, more than 0, found {timeout:g}", place="--timeout")
     hosts = chosen_hosts(settings)
-    place = fleet.Place(hosts, settings.sandbox or 0, settings.transport, ssh_options(settings))
-    return asyncio.run(_perform(place, command, stream, sequential, timeout))
+    return asyncio.run(_perform(place_of(settings, hosts), command, stream, sequential, timeout))
 
 
 async def _perform(place: fleet.Place, command: str, stream: bool, sequential: bool, timeout: float | None) -> int:

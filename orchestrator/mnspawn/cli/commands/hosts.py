@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +10,8 @@ import typer
 
 from mnspawn.api import fleet
 from mnspawn.api.runs import Program
-from mnspawn.cli.reaching import SHARED, HostsArgument, JsonOption, Progress, chosen_hosts, ssh_options, takes_settings
-from mnspawn.cli.render import print_error, print_out
+from mnspawn.cli.reaching import SHARED, HostsArgument, JsonOption, Progress, chosen_hosts, place_of, takes_settings
+from mnspawn.cli.render import print_error, print_json, print_lines, print_out
 from mnspawn.cli.wording import hosts as hosts_words
 from mnspawn.cli.wording.run import counted, fold_hosts, visible
 from mnspawn.errors import ExitStatus, HostError, HostsUnusable, UsageError
@@ -49,7 +48,7 @@ def check(
     """
     ignored = _ignored(ignore)
     hosts = chosen_hosts(settings, else_all=True)
-    place = fleet.Place(hosts, settings.sandbox or 0, settings.transport, ssh_options(settings))
+    place = place_of(settings, hosts)
     count = settings.sandbox or len(hosts)
     with Progress() as progress:
         progress.show(f"mnspawn: looking at {counted(count, 'host')}")
@@ -64,10 +63,9 @@ def check(
         )
         examined = _without(asyncio.run(looked), ignored)
     if as_json:
-        print_out(json.dumps(hosts_words.document(examined), indent=2) + "\n")
+        print_json(hosts_words.document(examined))
     else:
-        lines = [*hosts_words.table(examined), "", *hosts_words.finding_lines(examined)]
-        print_out("".join(f"{line}\n" for line in lines))
+        print_lines([*hosts_words.table(examined), "", *hosts_words.finding_lines(examined)])
     return WRONG if any(hosts_words.is_wrong(one) for one in examined) else ExitStatus.OK
 
 
@@ -96,7 +94,9 @@ def show(settings: Settings, hosts_argument: HostsArgument = None, as_json: Json
         option: place.place if (place := settings.origin(option)).layer != "default" else "default"
         for option in ("transport", "connect_timeout", "host_key_check")
     }
-    shown = [(host.name, fleet.effective(host, ssh_options(settings), settings.transport, origins)) for host in hosts]
+    shown = [
+        (host.name, fleet.effective(host, to_request.ssh_of(settings), settings.transport, origins)) for host in hosts
+    ]
     if as_json:
         found = [
             {
@@ -105,7 +105,7 @@ def show(settings: Settings, hosts_argument: HostsArgument = None, as_json: Json
             }
             for name, values in shown
         ]
-        print_out(json.dumps(found[0] if len(found) == 1 else {"hosts": found}, indent=2) + "\n")
+        print_json(found[0] if len(found) == 1 else {"hosts": found})
     else:
         blocks = ["".join(f"{line}\n" for line in hosts_words.effective_lines(values)) for _, values in shown]
         print_out("\n".join(blocks))
@@ -127,10 +127,10 @@ def trust(
         raise UsageError("expected real hosts: those of a sandbox are trusted", place="--sandbox")
     with Progress() as progress:
         progress.show(f"mnspawn: asking {counted(len(hosts), 'host')} for their keys")
-        answers = asyncio.run(fleet.fetch_keys(hosts, ssh_options(settings)))
+        answers = asyncio.run(fleet.fetch_keys(hosts, to_request.ssh_of(settings)))
     shown = [answer for answer in answers if not isinstance(answer, HostError)]
     errors = [answer for answer in answers if isinstance(answer, HostError)]
-    print_out("".join(f"{visible(line)}\n" for one in shown for line in _key_lines(one)))
+    print_lines(visible(line) for one in shown for line in _key_lines(one))
     refused = [] if replace else [one for one in shown if one.changed]
     errors += [fleet.changed(one) for one in refused]
     if errors:

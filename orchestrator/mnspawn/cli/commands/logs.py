@@ -95,19 +95,19 @@ def show_logs(
     console.expect(sum(known.world), None if ranks is None else len(ranks))
     listeners: list[Listener] = [console, *copies_of(settings, known)]
     is_refused = partial(has_refused, console, settings.output)
-    sight = look(known, options, listeners, reader=1, is_refused=is_refused)
+    seen = look(known, options, listeners, reader=1, is_refused=is_refused)
     if is_refused():
         return ExitStatus.USAGE
-    if sight is None:
+    if seen is None:
         return ExitStatus.OK
-    print_errors(sight.errors)
-    if sight.has_left:
+    print_errors(seen.errors)
+    if seen.has_left:
         return ExitStatus.INTERRUPTED
     if is_following:
-        if sight.has_ended:
-            render.print_summary(sight.report)
-        return api.exit_status_of(sight)
-    return ExitStatus.HOST_UNUSABLE if sight.errors else ExitStatus.OK
+        if seen.has_ended:
+            render.print_summary(seen.report)
+        return api.exit_status_of(seen)
+    return ExitStatus.HOST_UNUSABLE if seen.errors else ExitStatus.OK
 
 
 def has_times(settings: Settings) -> bool:

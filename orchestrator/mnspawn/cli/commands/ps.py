@@ -1,7 +1,6 @@
 """`mnspawn ps`: the runs that are known here, or those that hosts tell of."""
 
 import asyncio
-import json
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -13,7 +12,8 @@ from mnspawn.cli import render
 from mnspawn.cli.reaching import JsonOption
 from mnspawn.cli.runs import REACH, application, asked_hosts, print_errors, say, takes_settings
 from mnspawn.cli.wording.run import counted, fold_hosts
-from mnspawn.cli.wording.states import began, columns
+from mnspawn.cli.wording.states import began
+from mnspawn.cli.wording.tables import columns
 from mnspawn.errors import ExitStatus
 from mnspawn.settings import to_request
 from mnspawn.settings.table import Settings
@@ -75,7 +75,7 @@ def ps(
             for problem in content.problems:
                 say(f"{host}: {problem}", "remove the folder there, if nothing in it is needed")
         rows = [seen_here(row) for row in told]
-        errors = {answer.host: answer.error for answer in answers if answer.error is not None}
+        errors = api.errors_of(answers)
         print_errors(errors)
         status = ExitStatus.HOST_UNUSABLE if errors else ExitStatus.OK
     else:
@@ -86,7 +86,7 @@ def ps(
     hidden = set() if most is None else {row.run for row in ended[most:]}
     kept = [row for row in rows if row.run not in hidden]
     if as_json:
-        render.print_out(json.dumps({"runs": [shown(row) for row in kept]}, indent=2) + "\n")
+        render.print_json({"runs": [shown(row) for row in kept]})
     else:
         render.print_out(table(kept, render.width()))
     if left_out := left_out + len(hidden):

@@ -1,7 +1,5 @@
 """`mnspawn report RUN`: what happened, rank by rank."""
 
-import json
-
 from mnspawn.api.runs import ViewOptions
 from mnspawn.cli import render
 from mnspawn.cli.reaching import JsonOption
@@ -36,16 +34,16 @@ def report(settings: Settings, run: RunArgument, as_json: JsonOption = False) ->
     found = None if asked_hosts(settings) else remembered_report(known.run)
     status, has_ended = ExitStatus.OK, True
     if found is None:
-        sight = look(known, ViewOptions(streams=(), is_following=False))
-        assert sight is not None
-        found, has_ended = sight.report, sight.has_ended
-        print_errors(sight.errors)
-        status = ExitStatus.HOST_UNUSABLE if sight.errors else ExitStatus.OK
+        seen = look(known, ViewOptions(streams=(), is_following=False))
+        assert seen is not None
+        found, has_ended = seen.report, seen.has_ended
+        print_errors(seen.errors)
+        status = ExitStatus.HOST_UNUSABLE if seen.errors else ExitStatus.OK
     if as_json:
         content = known_json(known) | {"has_ended": has_ended, "report": found.describe()}
-        render.print_out(json.dumps(content, indent=2) + "\n")
+        render.print_json(content)
     elif has_ended:
-        render.print_out("".join(f"{line}\n" for line in report_lines(known, found)))
+        render.print_lines(report_lines(known, found))
     elif status == ExitStatus.OK:
         say(f"run {known.run} has not ended", f"mnspawn status {known.run} tells how it stands")
     return status

@@ -34,14 +34,13 @@ def signal(
     number = signal_of(name)
     known = find_run(run, settings)
     ranks = ranks_of(known, settings.ranks, only_hosts)
-    hosts, words = [], []
-    for index, (host, own) in enumerate(zip(known.hosts, known.ranks, strict=True)):
+    orders = {}
+    for node_rank, own in enumerate(known.ranks):
         wanted = own if ranks is None else sorted(set(own) & set(ranks))
         if wanted:
-            hosts.append(host)
-            words.append(("order", known.run, str(index), "signal", number.name, *map(str, wanted)))
-    answers = asyncio.run(api.ask(tuple(hosts), words, transport=known.transport, ssh=known.ssh))
-    errors = {answer.host: answer.error for answer in answers if answer.error is not None}
+            orders[node_rank] = ("signal", number.name, *map(str, wanted))
+    answers = asyncio.run(api.order(known, orders))
+    errors = api.errors_of(answers)
     print_errors(errors)
     status = ExitStatus.HOST_UNUSABLE if errors else ExitStatus.OK
     for answer in answers:

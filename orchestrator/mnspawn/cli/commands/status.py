@@ -1,7 +1,5 @@
 """`mnspawn status RUN`: how a run stands, asked of its hosts."""
 
-import json
-
 from mnspawn.api.runs import KnownRun, ViewOptions, registry
 from mnspawn.cli import render
 from mnspawn.cli.reaching import JsonOption
@@ -19,12 +17,12 @@ EPILOG = "Exit status: 0 when all its hosts answered, whatever became of the run
 def status(settings: Settings, run: RunArgument, as_json: JsonOption = False) -> int:
     """Show the state of a run."""
     known = find_run(run, settings)
-    sight = look(known, ViewOptions(streams=(), is_following=False))
-    assert sight is not None
-    report, has_ended, errors = sight.report, sight.has_ended, sight.errors
+    seen = look(known, ViewOptions(streams=(), is_following=False))
+    assert seen is not None
+    report, has_ended, errors = seen.report, seen.has_ended, seen.errors
     if errors and not has_ended and (remembered := remembered_report(known.run)) is not None:
         report, has_ended, errors = remembered, True, {}  # nothing is left to ask
-    tender = tender_of(known)
+    keeper = keeper_of(known)
     if as_json:
         content = known_json(known) | {
             "state": "ended" if has_ended else "running" if len(errors) < len(known.hosts) else "unknown",
@@ -35,10 +33,10 @@ def status(settings: Settings, run: RunArgument, as_json: JsonOption = False) ->
         }
         for host, own in zip(content["hosts"], ranks_by_host(known, report), strict=True):
             host["state"] = states_of_host(own, has_ended)
-        render.print_out(json.dumps(content, indent=2) + "\n")
+        render.print_json(content)
     else:
         problems = {name: error.message for name, error in errors.items()}
-        render.print_out("".join(f"{line}\n" for line in status_lines(known, report, has_ended, problems, tender)))
+        render.print_lines(status_lines(known, report, has_ended, problems, keeper))
         print_errors(errors)
     return ExitStatus.HOST_UNUSABLE if errors else ExitStatus.OK
 
@@ -52,7 +50,7 @@ def remembered_report(run: str) -> RunReport | None:
         return None
 
 
-def tender_of(known: KnownRun) -> str:
+def keeper_of(known: KnownRun) -> str:
     """Who looks after a run, as far as this machine knows."""
     pid = registry().holder(known.run)
     return f"looked after by process {pid} here" if pid is not None else "nobody on this machine looks after it"

@@ -58,15 +58,15 @@ def stop(
         return ExitStatus.HOST_UNUSABLE
     patience = 0.0 if kill else known.grace if grace is None else grace
     console = console_of(settings, ViewWording(len(known.hosts), settings.verbose), takes_logs=False)
-    sight = look(known, ViewOptions(streams=(), stop=patience, handle_signals=True), [console])
-    assert sight is not None
-    if sight.has_left and not sight.has_ended:
+    seen = look(known, ViewOptions(streams=(), stop=patience, handle_signals=True), [console])
+    assert seen is not None
+    if seen.has_left and not seen.has_ended:
         say(f"run {known.run} goes on stopping", f"mnspawn status {known.run} tells how it stands")
         return ExitStatus.INTERRUPTED
-    print_errors(sight.errors)
-    unconfirmed = [host for host in sight.report.hosts if not host.is_confirmed or host.leftovers]
-    if unconfirmed or sight.errors:
-        render.print_summary(sight.report)
+    print_errors(seen.errors)
+    unconfirmed = [host for host in seen.report.hosts if not host.is_confirmed or host.leftovers]
+    if unconfirmed or seen.errors:
+        render.print_summary(seen.report)
         return ExitStatus.HOST_UNUSABLE
     say(f"run {known.run} is stopped; nothing of it is left on {counted(len(known.hosts), 'host')}")
     return ExitStatus.OK
@@ -75,11 +75,11 @@ def stop(
 def look_before(known: KnownRun) -> ViewResult:
     """How the run stands. A host that is slow to connect to keeps nobody from stopping the others."""
     hurried = replace(known, ssh=replace(known.ssh, connect_timeout=min(known.ssh.connect_timeout, LOOK_LIMIT)))
-    sight = look(hurried, ViewOptions(streams=(), is_following=False))
-    if sight is not None and len(sight.errors) == len(known.hosts):  # there are no others
-        sight = look(known, ViewOptions(streams=(), is_following=False))
-    assert sight is not None
-    return sight
+    seen = look(hurried, ViewOptions(streams=(), is_following=False))
+    if seen is not None and len(seen.errors) == len(known.hosts):  # there are no others
+        seen = look(known, ViewOptions(streams=(), is_following=False))
+    assert seen is not None
+    return seen
 
 
 app = application("stop", SUMMARY, stop, EPILOG)

@@ -8,6 +8,7 @@ from mnspawn.api.fleet import Device, Effective, Examined, Finding
 
 from .folding import Folded, Told, fold
 from .run import counted, fold_hosts, visible
+from .tables import columns
 
 COLUMNS = ("HOST", "PYTHON", "AGENT", "CLOCK", "CPUS", "MEMORY", "DISK", "DEVICES", "ADDRESS", "FINDINGS")
 DETAILS = 8  # hosts of one finding that are told apart; --json has them all
@@ -16,9 +17,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 def table(examined: Sequence[Examined]) -> list[str]:
     """A line for every host, in columns."""
-    rows = [COLUMNS, *(_row(one) for one in examined)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return columns([COLUMNS, *(_row(one) for one in examined)]).splitlines()
 
 
 def _row(one: Examined) -> tuple[str, ...]:
@@ -26,9 +25,9 @@ def _row(one: Examined) -> tuple[str, ...]:
     names = (f"({finding.check})" if finding.is_note else finding.check for finding in one.findings)
     found = ",".join(dict.fromkeys(names)) or "ok"
     if facts is None or one.more is None or one.clock is None:
-        return (visible(one.host), *["-"] * (len(COLUMNS) - 2), found)
+        return (one.host, *["-"] * (len(COLUMNS) - 2), found)
     more, cpus, usable = one.more, facts.cpus, one.more.usable_cpus
-    cells = (
+    return (
         one.host,
         ".".join(str(part) for part in facts.python_version),
         "memory" if not more.cache.place else "cached" if more.cache.was_here else "sent",
@@ -40,7 +39,6 @@ def _row(one: Examined) -> tuple[str, ...]:
         one.address or "-",
         found,
     )
-    return tuple(visible(cell) for cell in cells)
 
 
 def _devices(devices: Sequence[Device]) -> str:

@@ -1,7 +1,7 @@
 """How runs and their ranks stand, in words and as JSON: for ps, status and report. Pure."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,30 +9,7 @@ from mnspawn.api.runs import KnownRun
 from mnspawn.report import PHASES, HostOutcome, RankOutcome, RunReport
 
 from .run import counted, duration, ranks_of, shortened, summary, undead, visible
-
-LEAST_CELL = 10  # characters, however narrow the terminal
-
-
-def columns(rows: Sequence[Sequence[str]], elastic: Collection[int] = (), width: int | None = None) -> str:
-    """Rows under each other, as wide as they need.
-
-    Arguments:
-        elastic: columns whose cells are cut where they are too long: the widest first, to make the rows fit.
-        width: of the rows; None cuts only what is very long.
-    """
-    if not rows:
-        return ""
-    shown = [[shortened(c) if index in elastic else visible(c) for index, c in enumerate(row)] for row in rows]
-    widths = [max(len(row[index]) for row in shown) for index in range(len(shown[0]))]
-    while width is not None and elastic and sum(widths) + 2 * (len(widths) - 1) > width:
-        widest = max(elastic, key=lambda index: widths[index])
-        if widths[widest] <= LEAST_CELL:
-            break
-        widths[widest] -= 1
-    shown = [[shortened(cell, most) for cell, most in zip(row, widths, strict=True)] for row in shown]
-    return "".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n" for row in shown
-    )
+from .tables import columns
 
 
 def began(time: float) -> str:
@@ -77,18 +54,18 @@ def label(known: KnownRun) -> str:
 
 
 def status_lines(
-    known: KnownRun, report: RunReport, has_ended: bool, problems: Mapping[str, str], tender: str
+    known: KnownRun, report: RunReport, has_ended: bool, problems: Mapping[str, str], keeper: str
 ) -> list[str]:
     """How a run stands, host by host; then why, when it did not end well.
 
     Arguments:
         problems: hosts that could not be asked, and why.
-        tender: who looks after it.
+        keeper: who looks after it.
     """
     if has_ended:
         state = f"ended after {duration(report.seconds)}, exit status {report.exit_status}"
     else:
-        state = f"began {began(known.began)}; {tender}"
+        state = f"began {began(known.began)}; {keeper}"
     lines = [f"run {label(known)}: {state}", f"  {overview(known)}", ""]
     rows: list[Sequence[str]] = [("HOST", "RANKS", "STATE")]
     for host, numbers, own in zip(report.hosts, known.ranks, ranks_by_host(known, report), strict=True):
