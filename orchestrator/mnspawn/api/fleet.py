@@ -1,7 +1,4 @@
-"""Looks at hosts, learns their keys, runs one command on each: the way in for the command line and for tools.
-
-What runs a program on them is `mnspawn.api.runs`.
-"""
+"""Checks hosts, accepts their keys, runs one command on each. Runs of a program are in `mnspawn.api.runs`."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -43,7 +40,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Hosts and how they are reached; where `sandbox` is not 0, so many throw-away ones on this machine instead."""
+    """Hosts and how they are reached.
+
+    Attributes:
+        sandbox: use so many throw-away hosts on this machine instead, unless 0.
+        transport: for hosts whose inventory names none.
+    """
 
     hosts: tuple[Host, ...] = ()
     sandbox: int = 0
@@ -59,10 +61,16 @@ async def check(
     on_progress: Callable[[int], None] = lambda count: None,
     ranks: RunRequest | None = None,
 ) -> list[Examined]:
-    """Look at every host, all at once; what keeps one from being looked at is a finding of that host.
+    """Check every host, all at once.
 
     Args:
-        ranks: a run's request, whose prelude, python, workdir and env are looked at, too.
+        network: CIDR or interface on which hosts shall reach each other; None for that of a run.
+        port: the first of the workers' ports, to try between hosts.
+        on_progress: takes the number of hosts checked so far.
+        ranks: a run's request, whose prelude, python, workdir and env are checked, too.
+
+    Returns:
+        Each host with its facts and findings; why a host can't be checked is a finding, too.
     """
     async with reach_place(place.hosts, place.sandbox, place.transport, place.ssh) as reached:
         timeout = place.ssh.connect_timeout

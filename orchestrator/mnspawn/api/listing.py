@@ -1,4 +1,4 @@
-"""Lists runs: those that this machine started, and those that hosts have folders of. Prints nothing."""
+"""Lists the runs that this machine started, and those that hosts have folders of. Prints nothing."""
 
 import asyncio
 import time
@@ -46,9 +46,13 @@ class RunSummary:
 
 
 def summaries(most: int | None) -> tuple[list[RunSummary], int]:
-    """The runs that this machine knows, with so many that have ended, and how many more there are, which are not read.
+    """List the runs that this machine knows; ask hosts about those whose state it does not know.
 
-    Hosts are asked about those whose state nobody here knows.
+    Args:
+        most: leave out ended runs beyond so many, without reading them; None lists all.
+
+    Returns:
+        The runs, and how many were left out.
     """
     registry = runs.registry()
     ids = registry.ids()
@@ -68,7 +72,11 @@ def summaries(most: int | None) -> tuple[list[RunSummary], int]:
 
 
 async def ask_hosts(unknown: Sequence[KnownRun]) -> dict[str, dict[str, Any]]:
-    """What hosts say of runs that nobody here has seen the end of, within a short while; by run, fields of its row."""
+    """Ask hosts about runs whose end was not seen here, within ASK_LIMIT.
+
+    Returns:
+        By run, the fields of RunSummary that are known now.
+    """
     found: dict[str, dict[str, Any]] = {}
 
     async def ask(known: KnownRun) -> None:
@@ -92,7 +100,11 @@ async def ask_hosts(unknown: Sequence[KnownRun]) -> dict[str, dict[str, Any]]:
 
 
 def summaries_of(pods: Iterable[tuple[str, Pod]]) -> list[RunSummary]:
-    """The runs that pods belong to, the newest first. A pod: the host it is on, and what the host says of it."""
+    """Return the runs that pods belong to, the newest first.
+
+    Args:
+        pods: pairs of a host and a pod that it has.
+    """
     by_run: dict[str, list[tuple[str, Pod]]] = {}
     for host, pod in pods:
         if pod.is_here:
@@ -112,8 +124,10 @@ def summaries_of(pods: Iterable[tuple[str, Pod]]) -> list[RunSummary]:
 
 
 def status_of(pods: Sequence[PodStatus | None]) -> int | None:
-    """The exit status of a run that has ended, from what its pods have written down; None where that does not say it:
-    ranks that failed differently, a terminal that stopped it, a pod without a last word."""
+    """Return the exit status of an ended run by what its pods have written down.
+
+    None if they don't say: ranks failed differently, a terminal stopped it, or a pod wrote nothing last.
+    """
     done = [pod for pod in pods if pod is not None and pod.state == "done"]
     if len(done) < len(pods):
         return None
@@ -129,6 +143,6 @@ def status_of(pods: Sequence[PodStatus | None]) -> int | None:
 
 
 def seen_here(row: RunSummary) -> RunSummary:
-    """With the exit status that this machine has written down, if it has; it knows best."""
+    """Return the row with the exit status that this machine has written down, if there is one."""
     report = runs.registry().report(row.run) if row.state == "ended" else None
     return row if report is None else replace(row, exit_status=report.get("exit_status"))

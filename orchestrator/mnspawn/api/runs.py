@@ -1,9 +1,9 @@
-"""Runs a program on many hosts: the one way in for the command line, for people and for tools."""
+"""Starts runs, finds them, looks at them and gives them orders: the way in for the command line and for tools."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from mnspawn.core.pods import Pod, PodStatus, sources_of
+from mnspawn.core.pods import Pod, sources_of
 from mnspawn.engine.look.ask import Answer
 from mnspawn.engine.look.view import ViewOptions, ViewResult, exit_status_of
 from mnspawn.engine.registry import KnownRun, Registry, default_root, pick
@@ -22,10 +22,7 @@ __all__ = [
     "Detached",
     "KnownRun",
     "Listener",
-    "Pod",
-    "PodStatus",
     "Program",
-    "Registry",
     "RunRequest",
     "SshOptions",
     "ViewOptions",
@@ -46,7 +43,14 @@ __all__ = [
 
 
 async def run(request: RunRequest, listeners: Sequence[Listener] = ()) -> RunReport | Detached:
-    """Run a program on every host and wait for its end, or until it was let go of (Detached).
+    """Run a program on every host.
+
+    Args:
+        request: what to run, where and how.
+        listeners: see every event, in order; the caller closes them.
+
+    Returns:
+        How it ended; Detached if it left its run in the background.
 
     Raises:
         UsageError: the request can't be carried out whatever the hosts say.
@@ -61,7 +65,14 @@ async def run(request: RunRequest, listeners: Sequence[Listener] = ()) -> RunRep
 
 
 async def plan(request: RunRequest, listeners: Sequence[Listener] = ()) -> LaunchPlan:
-    """Ask every host, decide everything, start nothing; raises as `run` does."""
+    """Ask every host and decide everything, but start nothing.
+
+    Returns:
+        What every rank would get.
+
+    Raises:
+        UsageError, HostsUnusable, PlanRefused: as `run`.
+    """
     from mnspawn.engine.run.drive import Drive
 
     outcome = await Drive(request, listeners, is_dry=True).execute()
@@ -70,7 +81,16 @@ async def plan(request: RunRequest, listeners: Sequence[Listener] = ()) -> Launc
 
 
 async def view(known: KnownRun, listeners: Sequence[Listener], options: ViewOptions) -> ViewResult:
-    """Look at a run that was started before: its past, its output, its end; in charge of it or not."""
+    """Look at a run that was started before.
+
+    Args:
+        known: the run, as `find_runs` or the registry has it.
+        listeners: see its output and its end; the caller closes them.
+        options: what to look at, how long, and whether to take charge of the run.
+
+    Returns:
+        How the run stands or ended, and the hosts that could not be asked, with the reason.
+    """
     from mnspawn.engine.look.watching import view_run
 
     return await view_run(known, listeners, options)
@@ -79,7 +99,15 @@ async def view(known: KnownRun, listeners: Sequence[Listener], options: ViewOpti
 async def ask(
     hosts: tuple[Host, ...], words: Sequence[tuple[str, ...]], *, transport: str, ssh: SshOptions
 ) -> list[Answer]:
-    """Put one question to each host (the agent's modes `list`, `order`, `clean`); all at once, errors included."""
+    """Put one question to each host, all at once.
+
+    Args:
+        words: for each host, a mode of the agent (`list`, `order` or `clean`) and its arguments.
+        transport: for hosts whose inventory names none.
+
+    Returns:
+        An answer for each host, in their order: content, or the error that prevented it.
+    """
     from mnspawn.engine.link.sites import reach_hosts
     from mnspawn.engine.look.ask import ask_all
 
@@ -88,10 +116,13 @@ async def ask(
 
 
 async def order(known: KnownRun, orders: Mapping[int, Sequence[str]]) -> list[Answer]:
-    """Give an order to agents of a run; all at once, errors included.
+    """Give orders to agents of a run, all at once.
 
     Args:
         orders: by node rank, the words of each: `("detach",)`, or `("signal", "SIGUSR1", "0", "1")` with its ranks.
+
+    Returns:
+        An answer for each order: content, or the error that prevented it.
     """
     hosts = tuple(known.hosts[node_rank] for node_rank in orders)
     words = [("order", known.run, str(node_rank), *own) for node_rank, own in orders.items()]
@@ -99,19 +130,20 @@ async def order(known: KnownRun, orders: Mapping[int, Sequence[str]]) -> list[An
 
 
 def errors_of(answers: Iterable[Answer]) -> dict[str, HostError]:
-    """Why hosts did not answer, by host."""
+    """Return the reasons of the hosts that did not answer, by host."""
     return {answer.host: answer.error for answer in answers if answer.error is not None}
 
 
 async def find_runs(
     hosts: tuple[Host, ...], *, transport: str, ssh: SshOptions, misses_one: bool = False
 ) -> tuple[list[KnownRun], list[Answer]]:
-    """The runs that hosts have folders of, newest first, and what each host answered.
-
-    A run is found whole only when every host of it was asked; one that misses hosts is left out.
+    """Find the runs that hosts have folders of. Leaves out runs of which not all hosts were asked.
 
     Args:
-        misses_one: a single host that does not answer is taken for the single one that a run misses.
+        misses_one: take a single host that does not answer for the single one that a run misses.
+
+    Returns:
+        The runs, newest first, and the answer of each host.
     """
     from mnspawn.engine.registry import from_pods
 
@@ -137,7 +169,7 @@ async def find_runs(
 
 
 def registry() -> Registry:
-    """The runs that were started from this machine."""
+    """Return the runs that were started from this machine."""
     return Registry(default_root(os.environ))
 
 
@@ -145,7 +177,7 @@ def look_after(run: str) -> bool:
     """Leave a process on this machine that stops a detached run when one of its ranks or hosts fails.
 
     Returns:
-        Whether one does now: another process may have done so before; a new one can't always be started.
+        Whether there is one now, new or from before.
     """
     from mnspawn.engine import keeper
 
@@ -153,10 +185,10 @@ def look_after(run: str) -> bool:
 
 
 def remember_end(known: KnownRun, report: RunReport, *, is_better: bool = False) -> None:
-    """Write down how a run that is known here has ended, where nobody has done so yet; else what is new of lost hosts.
+    """Write down how a run that is known here has ended; if it is written already, only what is new of lost hosts.
 
     Args:
-        is_better: this report replaces one that is there.
+        is_better: replace the report that is there.
 
     Raises:
         OSError: it can't be written.

@@ -1,7 +1,4 @@
-"""Takes a command line apart: which command, which options are its, and what belongs to the program. Pure.
-
-The program's words are never looked at. What takes a value and what doesn't is known from the options' tables.
-"""
+"""Splits a command line into the command, its options, and the program's words, which it never reads. Pure."""
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence

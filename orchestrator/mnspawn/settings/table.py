@@ -1,7 +1,6 @@
-"""Every option of a run, declared once: defaults < settings file < environment < arguments.
+"""Declares every option of a run once, and resolves them: defaults < settings file < environment < arguments.
 
-`resolve` gives a Settings whose attributes are checked values and which knows where each of them came from. A value
-that can't be used is a UsageError that names its place: the option, the variable, or file:line:column.
+A value that can't be used is a UsageError that names its place: the option, the variable, or file:line:column.
 """
 
 # ruff: noqa: RUF009 - _option is dataclasses.field with this module's metadata
@@ -20,7 +19,7 @@ from . import file as settings_file
 from . import values
 
 PREFIX = "MNSPAWN_"
-# What a higher layer says of a group replaces all that a lower one says of it.
+# Of these groups, the highest layer that gives an option replaces all of the lower ones.
 REPLACED = (("hosts", "ips", "hostfile", "sandbox"), ("module", "no_python"))
 # Within a layer at most one of each group; hosts, or ips, with a hostfile chooses among its hosts.
 EXCLUSIVE = (("hosts", "ips", "sandbox"), ("hostfile", "sandbox"), ("module", "no_python"))
@@ -86,7 +85,7 @@ def _option(
 # fmt: off
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The values of one run, checked. None means that nothing was said: whoever uses it decides."""
+    """The checked values of one run, with their origins. None means not given: whoever uses it decides."""
 
     hosts: str | None = _option(
         None, values.host_list, "Hosts", "LIST",
@@ -227,7 +226,7 @@ class _Found:
 
 
 def resolve(arguments: Mapping[str, object], environ: Mapping[str, str], file: Path | None = None) -> Settings:
-    """Lay the four layers over each other and check every value.
+    """Merge the four layers and check every value.
 
     Args:
         arguments: by option name; None and empty lists count as not given. Texts and typed values will both do.

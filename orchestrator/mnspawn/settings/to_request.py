@@ -1,4 +1,4 @@
-"""From settings to a run: its program, its hosts, its request. For the command line and for Python alike."""
+"""Turns settings into the program, hosts and request of a run, for the command line and Python alike."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -18,7 +18,7 @@ LISTS = ("hosts", "ips", "hostfile", "inventory", *NARROWING)  # options that th
 
 
 def request_of(settings: Settings, program: Program, hosts: "tuple[Host, ...]") -> RunRequest:
-    """The settings as the engine takes them."""
+    """Return the request that the settings make, for the engine."""
     return RunRequest(
         program=program,
         hosts=hosts,
@@ -44,12 +44,14 @@ def request_of(settings: Settings, program: Program, hosts: "tuple[Host, ...]") 
 
 
 def ssh_of(settings: Settings) -> SshOptions:
-    """How hosts are reached."""
-    return SshOptions(settings.ssh_config, settings.connect_timeout, settings.host_key_check, _said(settings))
+    """Return how hosts are reached."""
+    return SshOptions(
+        settings.ssh_config, settings.connect_timeout, settings.host_key_check, _options_to_reach(settings)
+    )
 
 
-def _said(settings: Settings) -> str:
-    """The options of the command line without which other commands would not reach the same hosts."""
+def _options_to_reach(settings: Settings) -> str:
+    """Return the options that other commands need to reach the same hosts, as one pastes them."""
     import shlex
 
     given = {name: getattr(settings, name) for name in ("ssh_config", "hostfile", "inventory")}
@@ -63,10 +65,13 @@ def _said(settings: Settings) -> str:
 
 
 def program_of(settings: Settings, words: Sequence[str]) -> Program:
-    """What every rank runs.
+    """Return what every rank runs.
+
+    Args:
+        words: a script, module or command, as the settings say, and its arguments.
 
     Raises:
-        UsageError: nothing.
+        UsageError: there are no words.
     """
     if not words or not words[0]:
         found = "an empty word" if words else "nothing"
@@ -86,14 +91,17 @@ def hosts_of(
     else_all: bool = False,
     on_note: Callable[[str], None] = lambda note: None,
 ) -> "tuple[Host, ...]":
-    """The hosts that take part, from the options or the allocation that we run in; none where a sandbox is asked for.
+    """Find the hosts that take part, by the options or the allocation that we run in.
 
     Args:
-        else_all: all of the user's own inventory, where nothing says which.
+        else_all: if nothing says which, take all hosts of the user's own inventory.
         on_note: takes a line for people about where hosts come from.
 
+    Returns:
+        The hosts; none for a sandbox, whose hosts do not exist yet.
+
     Raises:
-        UsageError: there are none (never silently this machine), or what was given can't be used.
+        UsageError: there are none (this machine is never the default), or an option can't be used.
     """
     if settings.sandbox:
         for name in NARROWING:
@@ -119,7 +127,7 @@ def hosts_of(
 
 
 def this_machine(data_address: str | None = None) -> "Host":
-    """This machine as a host that needs no SSH."""
+    """Return this machine as a host that needs no SSH."""
     import socket
 
     from mnspawn_inventory import Host
