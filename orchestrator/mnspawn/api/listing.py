@@ -110,8 +110,8 @@ def summaries_of(pods: Iterable[tuple[str, Pod]]) -> list[RunSummary]:
         if pod.is_here:
             by_run.setdefault(pod.run, []).append((host, pod))
     rows = []
-    for run, told in by_run.items():
-        own = [told[position] for position in sources_of(told).values()]
+    for run, found in by_run.items():
+        own = [found[position] for position in sources_of(found).values()]
         first = own[0][1]
         words = [str(first.program.get("target", "?")), *map(str, first.program.get("args", ()))]
         is_alive = any(pod.is_alive for _, pod in own)

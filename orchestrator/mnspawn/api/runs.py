@@ -155,16 +155,16 @@ async def find_runs(
                 pods.setdefault(pod.run, []).append((pod, hosts[answer.index]))
     silent = [hosts[answer.index] for answer in answers if answer.error is not None]
     runs = []
-    for told_by in pods.values():
-        chosen = sources_of([(host.name, pod) for pod, host in told_by])
-        found = {node_rank: told_by[position] for node_rank, position in chosen.items()}
-        told = [found[node_rank][0] for node_rank in sorted(found)]
+    for offered in pods.values():
+        chosen = sources_of([(host.name, pod) for pod, host in offered])
+        found = {node_rank: offered[position] for node_rank, position in chosen.items()}
+        own = [found[node_rank][0] for node_rank in sorted(found)]
         places = {node_rank: host for node_rank, (_, host) in found.items()}
-        missing = set(range(len(told[0].world))) - set(places)
+        missing = set(range(len(own[0].world))) - set(places)
         if misses_one and len(missing) == len(silent) == 1:
             places[missing.pop()] = silent[0]
-        if not missing and len(places) == len(told[0].world):
-            runs.append(from_pods(told, [places[node_rank] for node_rank in sorted(places)], ssh, transport))
+        if not missing and len(places) == len(own[0].world):
+            runs.append(from_pods(own, [places[node_rank] for node_rank in sorted(places)], ssh, transport))
     return sorted(runs, key=lambda known: -known.began), answers
 
 

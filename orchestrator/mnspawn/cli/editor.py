@@ -13,7 +13,7 @@ from mnspawn_inventory.target import replace_text
 from mnspawn_inventory.text import read_text
 
 from .render import print_ours
-from .wording.run import told
+from .wording.run import message_lines
 
 
 def edit_by_hand(path: Path) -> bool:
@@ -45,7 +45,7 @@ def edit_by_hand(path: Path) -> bool:
             if after != before:
                 replace_text(path, before, after)
         except InventoryError as exc:
-            print_ours(told(str(exc), exc.hint))
+            print_ours(message_lines(str(exc), exc.hint))
             if _wants_again():
                 continue
             raise InventoryError(

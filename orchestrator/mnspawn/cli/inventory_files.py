@@ -13,14 +13,16 @@ import typer
 from mnspawn_inventory import Host, Inventory, InventoryError, Origin, read_inventory
 
 from .render import print_ours, print_out
-from .wording.run import told
+from .wording.run import message_lines
 
 FileOption = Annotated[
     str | None, typer.Option("--inventory", "-i", metavar="FILE", help="Use this file instead of your own inventory.")
 ]
 HostfileOption = Annotated[
     str | None,
-    typer.Option("--hostfile", metavar="FILE", help="The same as --inventory; a new file becomes a hostfile."),
+    typer.Option(
+        "--hostfile", metavar="FILE", help="Use this file, as --inventory does; a new one becomes a hostfile."
+    ),
 ]
 FormatOption = Annotated[
     str | None,
@@ -115,7 +117,7 @@ def print_json(document: dict[str, Any]) -> None:
 def print_notes(notes: tuple[str, ...]) -> None:
     """Print notes on stderr."""
     for note in notes:
-        print_ours(told(note))
+        print_ours(message_lines(note))
 
 
 def print_problems(hosts: Iterable[Host]) -> None:

@@ -80,17 +80,17 @@ def _say(error: BaseException, words: Sequence[str]) -> int:
     from mnspawn_inventory.errors import InventoryError
 
     from . import render
-    from .wording.run import told
+    from .wording.run import message_lines
 
     causes = list(_leaves(error))
     notes = [note for one in (error, *causes) for note in getattr(one, "__notes__", ())]
     for cause in causes:
         if isinstance(cause, MnspawnError) and not isinstance(cause, InternalError):
             render.print_error(cause)
-            render.print_ours(line for note in notes for line in told(note))
+            render.print_ours(line for note in notes for line in message_lines(note))
             return cause.exit_status
         if isinstance(cause, InventoryError):
-            render.print_ours(told(str(cause), cause.hint))
+            render.print_ours(message_lines(str(cause), cause.hint))
             return ExitStatus.USAGE
         if (short := _shortage(cause)) is not None:
             render.print_error(short)
@@ -104,8 +104,8 @@ def _say(error: BaseException, words: Sequence[str]) -> int:
     cause = causes[0]
     found = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
     hint = None if _wants_traceback(words) else "MNSPAWN_DEBUG=1 in the environment shows where"
-    render.print_ours(told(f"this is a bug in mnspawn, please report it: {found}", hint))
-    render.print_ours(line for note in notes for line in told(note))
+    render.print_ours(message_lines(f"this is a bug in mnspawn, please report it: {found}", hint))
+    render.print_ours(line for note in notes for line in message_lines(note))
     return ExitStatus.INTERNAL
 
 

@@ -14,7 +14,7 @@ from mnspawn.errors import MnspawnError, UsageError
 from mnspawn.report import RunReport
 from mnspawn.system import interrupts
 
-from .wording.run import counted, error_lines, summary, told, visible
+from .wording.run import counted, error_lines, message_lines, summary, visible
 
 _colours = "auto"  # what --color said
 LONGEST_VALUE = 300  # of a variable or an argument in --dry-run's text, in characters; --json has them whole
@@ -39,7 +39,7 @@ def print_summary(report: RunReport) -> None:
 
 def print_note(text: str) -> None:
     """A line of ours on stderr."""
-    print_ours(told(text))
+    print_ours(message_lines(text))
 
 
 def print_ours(lines: Iterable[str]) -> None:

@@ -22,7 +22,7 @@ from mnspawn.settings.table import Settings
 
 from . import reaching, render
 from .console import closing
-from .wording.run import EventWording, error_lines, told
+from .wording.run import EventWording, error_lines, message_lines
 
 if TYPE_CHECKING:
     from mnspawn_inventory import Host
@@ -231,4 +231,4 @@ def print_errors(errors: Mapping[str, HostError]) -> None:
 
 def say(text: str, hint: str | None = None) -> None:
     """A line of ours on stderr."""
-    render.print_ours(told(text, hint))
+    render.print_ours(message_lines(text, hint))

@@ -9,9 +9,9 @@ from mnspawn.cli.wording.run import (
     duration,
     error_lines,
     fold_hosts,
+    message_lines,
     ranks_of,
     summary,
-    told,
     visible,
 )
 from mnspawn.errors import AuthRefused, ConnectionRefused, HostsUnusable, PlanRefused, UsageError
@@ -217,7 +217,7 @@ def test_a_usage_error_names_its_place() -> None:
 
 
 def test_further_lines_of_a_message_are_indented() -> None:
-    assert told("a: no agent came up\nbash: \x1b]0;x\x07") == [
+    assert message_lines("a: no agent came up\nbash: \x1b]0;x\x07") == [
         "mnspawn: a: no agent came up",
         "    bash: \\x1b]0;x\\x07",
     ]

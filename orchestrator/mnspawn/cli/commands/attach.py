@@ -29,8 +29,8 @@ from .run import say_detached
 
 SUMMARY = "Return to a run: follow its output, see its end, stop it with Ctrl-C."
 EPILOG = (
-    "Ctrl-C stops all ranks, twice kills them; Ctrl-\\ lets go of the run again. While attached, a failing rank or a"
-    " lost host stops all. Several people can be attached. Exit status: that of the run; 0 when let go."
+    "Ctrl-C stops all ranks, a second one kills them; Ctrl-\\ detaches the run again. While you are attached, a failing"
+    " rank or a lost host stops all ranks. Several people can attach. Exit status: that of the run; 0 after Ctrl-\\."
 )
 LINES = 20
 

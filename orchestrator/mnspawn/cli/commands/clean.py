@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 SUMMARY = "End what dead runs left on hosts, and remove old run folders there."
 EPILOG = (
-    "Only runs whose agent is gone, only your own, and only processes that carry the run's mark are touched. Without"
-    " hosts: those of all runs known here. Exit status: 0; 3 when hosts did not answer or processes would not die."
+    "Touches only your own runs whose agent is gone, and only processes that carry the id of such a run. Without HOSTS,"
+    " cleans the hosts of all runs known here. Exit status: 0; 3 when hosts did not answer or processes would not die."
 )
 
 

@@ -14,8 +14,8 @@ from mnspawn.settings.table import Settings
 
 SUMMARY = "Detach a run from the terminal that follows it, wherever that is (like Ctrl-\\ there); the run continues."
 EPILOG = (
-    "A terminal of another machine is asked by way of the hosts, to which it is connected. Exit status: 0 when the run"
-    " is detached; 2 when it has ended or nobody holds it; 3 when it was not let go of, or hosts did not answer."
+    "The hosts pass the request on to a terminal of another machine. Exit status: 0 when the run is detached; 2 when it"
+    " has ended or no terminal follows it; 3 when the terminal did not detach it, or hosts did not answer."
 )
 LIMIT = 15.0  # seconds: every host must have heard of it
 LOOK = 0.05

@@ -11,7 +11,7 @@ from mnspawn.api import fleet
 from mnspawn.api.fleet import OnOutput, Outcome
 from mnspawn.cli.reaching import SHARED, HostsArgument, chosen_hosts, place_of, takes_settings
 from mnspawn.cli.render import print_error, print_ours
-from mnspawn.cli.wording.run import counted, fold_hosts, told
+from mnspawn.cli.wording.run import counted, fold_hosts, message_lines
 from mnspawn.errors import ExitStatus, HostError, HostsUnusable, UsageError
 from mnspawn.output.lines import LineAssembler
 from mnspawn.output.surface import Surface, is_same_file
@@ -181,7 +181,7 @@ def _show_problems(outcomes: Sequence[Outcome], timeout: float | None) -> None:
             groups.setdefault(problem, []).append(outcome.host)
     for problem, names in groups.items():
         count = f" ({counted(len(names), 'host')})" if len(names) > 1 else ""
-        print_ours(told(f"{fold_hosts(names)}{count}: {problem}"))
+        print_ours(message_lines(f"{fold_hosts(names)}{count}: {problem}"))
 
 
 def _problem(outcome: Outcome, timeout: float | None) -> str | None:

@@ -19,7 +19,7 @@ from mnspawn.cli.inventory_files import (
     takes_file,
 )
 from mnspawn.cli.render import print_ours, print_out
-from mnspawn.cli.wording.run import told, visible
+from mnspawn.cli.wording.run import message_lines, visible
 from mnspawn_inventory import Host, Inventory, InventoryError, Origin, read_inventory
 from mnspawn_inventory.export import export as export_text
 from mnspawn_inventory.export import group_json, host_json
@@ -215,7 +215,7 @@ def validate(source: Source, files: FilesArgument = None) -> int:
             print_out(f"{result['file']}: {result['format']}, {result['hosts']} hosts{groups}\n")
             print_notes(tuple(result["notes"]))
         else:
-            print_ours(told(result["error"]["text"], result["error"]["hint"]))
+            print_ours(message_lines(result["error"]["text"], result["error"]["hint"]))
     return 2 if any(result["error"] for result in results) else 0
 
 

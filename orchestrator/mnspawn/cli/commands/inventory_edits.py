@@ -22,10 +22,10 @@ SETTINGS = (
     "env.NAME.file=PATH for a secret; KEY= removes a value."
 )
 WordsArgument = Annotated[list[str], typer.Argument(metavar="HOSTS... [KEY=VALUE]...", help=SETTINGS)]
-AddressOption = Annotated[str | None, typer.Option("--address", metavar="ADDRESS", help="The same as address=ADDRESS.")]
-UserOption = Annotated[str | None, typer.Option("--user", metavar="USER", help="The same as user=USER.")]
-PortOption = Annotated[str | None, typer.Option("--port", metavar="PORT", help="The same as port=PORT.")]
-SlotsOption = Annotated[str | None, typer.Option("--slots", metavar="N", help="The same as slots=N.")]
+AddressOption = Annotated[str | None, typer.Option("--address", metavar="ADDRESS", help="Set address=ADDRESS.")]
+UserOption = Annotated[str | None, typer.Option("--user", metavar="USER", help="Set user=USER.")]
+PortOption = Annotated[str | None, typer.Option("--port", metavar="PORT", help="Set port=PORT.")]
+SlotsOption = Annotated[str | None, typer.Option("--slots", metavar="N", help="Set slots=N.")]
 
 
 @takes_file

@@ -30,8 +30,8 @@ from mnspawn.settings.table import Settings
 
 SUMMARY = "Show what a run's ranks wrote, from its hosts: while it runs and after."
 EPILOG = (
-    "Exit status: 0; with -f, when the run ends while we look, the run's own; 3 when hosts did not answer."
-    " Looking disturbs no run: Ctrl-C, a closed pipe, a full disk (2) or a lost link end only the looking."
+    "Exit status: 0; with -f, that of the run if it ends meanwhile; 3 when hosts did not answer. The command never"
+    " disturbs the run: Ctrl-C, a closed pipe, a full disk here (status 2) or a lost link end only the command."
 )
 FollowOption = Annotated[bool, typer.Option("--follow", "-f", metavar="", help="Follow the output until the run ends.")]
 LinesOption = Annotated[
@@ -42,7 +42,7 @@ SinceOption = Annotated[
     typer.Option("--since", metavar="WHEN", help="Show only what came since: 10m (ago), 14:30, 2026-01-31T12:00."),
 ]
 OnlyHostsOption = Annotated[
-    str | None, typer.Option("--only-hosts", metavar="HOSTS", help="Only the ranks on these hosts of the run.")
+    str | None, typer.Option("--only-hosts", metavar="HOSTS", help="Show only the ranks on these hosts of the run.")
 ]
 OutOption = Annotated[bool, typer.Option("--stdout", metavar="", help="Show only standard output.")]
 ErrOption = Annotated[bool, typer.Option("--stderr", metavar="", help="Show only standard error.")]

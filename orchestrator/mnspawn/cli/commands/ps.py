@@ -20,10 +20,11 @@ from mnspawn.settings.table import Settings
 
 SUMMARY = "List runs: those started from this machine, or with --hosts those that the hosts know."
 EPILOG = (
-    "STATE is `running`, or `ended` with its exit status. Without --hosts, hosts are asked, for three seconds at most,"
-    " about runs that nobody here looks after and whose end was not seen here; `unknown` is what they don't tell of."
-    " Lines are cut to the terminal's width, elsewhere where a cell is longer than 300 characters; --json has all."
-    " With --hosts, an ended run has its exit status where its end was seen here, or all its hosts are asked and agree."
+    "STATE is `running`, `ended` with the exit status, or `unknown`. Without --hosts, ps asks hosts only about runs"
+    " that no process here looks after and whose end was not seen here, and waits three seconds at most; what they do"
+    " not answer is `unknown`. With --hosts, the exit status of an ended run is shown if its end was seen here, or if"
+    " all its hosts are asked and agree. Lines are cut to the terminal's width, elsewhere cells to 300 characters;"
+    " --json shows all."
 )
 SHOWN = 20  # ended runs, without --all
 
@@ -56,7 +57,7 @@ def table(rows: Iterable[RunSummary], width: int | None = None) -> str:
 def ps(
     settings: Settings,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", metavar="", help=f"Not only the last {SHOWN} that ended.")
+        bool, typer.Option("--all", "-a", metavar="", help=f"List all ended runs, not only the last {SHOWN}.")
     ] = False,
     as_json: JsonOption = False,
 ) -> int:
@@ -70,11 +71,11 @@ def ps(
         words = [("list",)] * len(hosts)
         answers = asyncio.run(api.ask(hosts, words, transport=settings.transport, ssh=ssh))
         listed = [(answer.host, answer.content) for answer in answers if answer.content is not None]
-        told = summaries_of((host, pod) for host, content in listed for pod in content.pods)
+        found = summaries_of((host, pod) for host, content in listed for pod in content.pods)
         for host, content in listed:
             for problem in content.problems:
                 say(f"{host}: {problem}", "remove the folder there, if nothing in it is needed")
-        rows = [seen_here(row) for row in told]
+        rows = [seen_here(row) for row in found]
         errors = api.errors_of(answers)
         print_errors(errors)
         status = ExitStatus.HOST_UNUSABLE if errors else ExitStatus.OK

@@ -22,8 +22,8 @@ from .status import remembered_report
 
 SUMMARY = "Show what happened in a run: every rank, every host, the first failure."
 EPILOG = (
-    "A run whose end this machine has seen is told from memory; of others the hosts are asked. RAN is how long a rank"
-    " ran, ENDED AT counts from the start of the run. Exit status: 0; 3 when hosts that are needed did not answer."
+    "The report of a run whose end was seen here is kept here; for other runs, the hosts are asked. RAN is how long a"
+    " rank ran; ENDED AT counts from the start of the run. Exit status: 0; 3 when hosts that are needed did not answer."
 )
 
 
@@ -45,7 +45,7 @@ def report(settings: Settings, run: RunArgument, as_json: JsonOption = False) ->
     elif has_ended:
         render.print_lines(report_lines(known, found))
     elif status == ExitStatus.OK:
-        say(f"run {known.run} has not ended", f"mnspawn status {known.run} tells how it stands")
+        say(f"run {known.run} has not ended", f"mnspawn status {known.run} shows its state")
     return status
 
 

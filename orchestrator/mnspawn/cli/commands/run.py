@@ -12,7 +12,7 @@ from mnspawn.api.runs import Detached, Program, RunRequest
 from mnspawn.cli import render
 from mnspawn.cli.console import closing, listeners_of
 from mnspawn.cli.table import COMMANDS
-from mnspawn.cli.wording.run import fold_hosts, told
+from mnspawn.cli.wording.run import fold_hosts, message_lines
 from mnspawn.errors import ExitStatus, UsageError
 from mnspawn.settings import to_request
 from mnspawn.settings.table import Settings
@@ -37,7 +37,7 @@ def perform(settings: Settings, words: Sequence[str]) -> int:
     program = to_request.program_of(settings, words)
     hosts = to_request.hosts_of(settings, os.environ, on_note=render.print_note)
     request = request_of(settings, program, hosts)
-    render.print_ours(line for note in outdone(settings, hosts) for line in told(note))
+    render.print_ours(line for note in outdone(settings, hosts) for line in message_lines(note))
     listeners = listeners_of(settings, settings.sandbox or len(hosts))
     if settings.dry_run:
         plan = asyncio.run(closing(api.plan(request, listeners), listeners))
@@ -75,7 +75,7 @@ def outdone(settings: Settings, hosts: "Sequence[Host]") -> list[str]:
 
 
 def say_detached(run: str, is_asked: bool, unheard: Sequence[str] = (), orphan_grace: float = 0.0) -> int:
-    """The run goes on without us: leave somebody who looks after it, and say how to come back to it.
+    """Leave a keeper for a run that continues without us, and say how to return to it.
 
     Arguments:
         is_asked: by --detach; then the run's id is the command's result, on stdout.
@@ -89,9 +89,9 @@ def say_detached(run: str, is_asked: bool, unheard: Sequence[str] = (), orphan_g
         problem = (
             f"not confirmed: {fold_hosts(unheard)} may not know of it and then stops the run in {orphan_grace:g} s"
         )
-        lines += told(problem, f"mnspawn status {run} tells how it stands")
+        lines += message_lines(problem, f"mnspawn status {run} shows its state")
     if not api.look_after(run):
-        lines += told("nobody looks after it: a failing rank stops its own host only, until somebody attaches")
+        lines += message_lines("nobody looks after it: a failing rank stops its own host only, until somebody attaches")
     render.print_ours(lines)
     return ExitStatus.OK
 

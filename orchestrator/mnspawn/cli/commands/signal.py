@@ -16,8 +16,8 @@ from .logs import OnlyHostsOption, ranks_of
 
 SUMMARY = "Send a signal to the ranks of a run."
 EPILOG = (
-    "A signal goes to the process group of each rank that runs. Exit status: 0; 3 when hosts could not be asked or have"
-    " no such run any more."
+    "Sends the signal to the process group of each running rank. Exit status: 0; 3 when hosts could not be asked, or no"
+    " longer have the run."
 )
 # What agents pass on.
 NAMES = ("USR1", "USR2", "HUP", "INT", "TERM", "CONT", "STOP", "KILL", "QUIT")

@@ -10,7 +10,7 @@ from mnspawn.report import RunReport
 from mnspawn.settings.table import Settings
 
 SUMMARY = "Show the state of a run, host by host, and why it ended."
-EPILOG = "Exit status: 0 when all its hosts answered, whatever became of the run; 3 when some did not."
+EPILOG = "Exit status: 0 when all hosts of the run answered, however it ended; 3 when some did not."
 
 
 @takes_settings(*REACH)

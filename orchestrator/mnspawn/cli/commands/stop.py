@@ -28,8 +28,8 @@ from .status import remembered_report
 
 SUMMARY = "Stop a run on all its hosts: TERM, after a grace KILL; wait until nothing is left."
 EPILOG = (
-    "Without --grace the run's own holds. Exit status: 0 when nothing of the run is left, also when it had ended"
-    " before; 3 when hosts could not be reached or could not confirm it. Ctrl-C ends the waiting, the stop goes on."
+    "Without --grace, the run's own applies. Exit status: 0 when nothing of the run is left, even if it had ended"
+    " before; 3 when hosts could not be reached or could not confirm it. Ctrl-C ends the wait, not the stop."
 )
 LOOK_LIMIT = 3.0  # seconds to connect within, where other hosts are to be stopped
 
@@ -61,7 +61,7 @@ def stop(
     seen = look(known, ViewOptions(streams=(), stop=patience, handle_signals=True), [console])
     assert seen is not None
     if seen.has_left and not seen.has_ended:
-        say(f"run {known.run} goes on stopping", f"mnspawn status {known.run} tells how it stands")
+        say(f"run {known.run} is still being stopped", f"mnspawn status {known.run} shows its state")
         return ExitStatus.INTERRUPTED
     print_errors(seen.errors)
     unconfirmed = [host for host in seen.report.hosts if not host.is_confirmed or host.leftovers]

@@ -15,8 +15,8 @@ from .logs import ErrOption, LinesOption, OnlyHostsOption, OutOption, SinceOptio
 SUMMARY = "Follow a run, or any files on hosts: show the last 20 lines, and new ones."
 EPILOG = (
     "`mnspawn tail RUN` is `mnspawn logs RUN -f -n 20`. `mnspawn tail 'gpu[01-16]:/var/log/*.log'` follows files"
-    " through rotation and truncation; files that come later are followed, too. A relative PATTERN starts at the home,"
-    " ** goes through folders. Ctrl-C ends the looking."
+    " through rotation and truncation; new files that match are followed, too. A relative PATTERN starts in the user's"
+    " home, and ** matches folders at any depth. Ctrl-C ends only the command."
 )
 LINES = 20
 WhatArgument = Annotated[

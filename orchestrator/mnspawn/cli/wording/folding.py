@@ -18,8 +18,8 @@ _EDGES = re.compile(r"(['\"(]*)(.*?)(['\"),;:.]*)", re.S)  # a word, and what a 
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What hosts say, or what is said of them."""
+class HostMessage:
+    """What a host reports, or what is wrong with it."""
 
     host: str
     message: str
@@ -29,7 +29,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The same, said of several hosts."""
+    """One message of several hosts."""
 
     hosts: tuple[str, ...]
     message: str
@@ -38,35 +38,35 @@ class Folded:
 
 
 def fold(
-    said: Iterable[tuple[Hashable, Told]], names: Callable[[Sequence[str]], str]
+    messages: Iterable[tuple[Hashable, HostMessage]], names: Callable[[Sequence[str]], str]
 ) -> list[tuple[Hashable, Folded, list[int]]]:
     """Equal messages as one, in the order of the first of each: (its kind, the message, the positions of those in it).
 
     Args:
-        said: (kind, message) pairs; those of different kinds are never one.
+        messages: (kind, message) pairs; those of different kinds are never one.
         names: writes hosts as ranges.
     """
-    groups: dict[tuple[Hashable, ...], list[tuple[int, Told]]] = {}
-    for position, (kind, told) in enumerate(said):
-        shape = _shape(told.message, told.host), told.hint and _shape(told.hint, told.host)
-        groups.setdefault((kind, *shape), []).append((position, told))
+    groups: dict[tuple[Hashable, ...], list[tuple[int, HostMessage]]] = {}
+    for position, (kind, one) in enumerate(messages):
+        shape = _shape(one.message, one.host), one.hint and _shape(one.hint, one.host)
+        groups.setdefault((kind, *shape), []).append((position, one))
     found = []
     for key, group in groups.items():
-        alike = [told for _, told in group]
-        hosts = tuple(told.host for told in alike)
+        alike = [one for _, one in group]
+        hosts = tuple(one.host for one in alike)
         if len(alike) == 1:
-            one = Folded(hosts, alike[0].message, alike[0].hint)
+            merged = Folded(hosts, alike[0].message, alike[0].hint)
         else:
-            texts = [told.message for told in alike]
+            texts = [one.message for one in alike]
             message = _merged(texts, hosts)
             each: tuple[str, ...] = ()
             is_tangled = len(message) > LONG and sum(len(set(words)) > 1 for words in _columns(texts, hosts)) > 1
             if alike[0].is_grave or is_tangled:
                 message, each = _head(texts, hosts), _each(alike)
-            hint = None if alike[0].hint is None else _merged([told.hint or "" for told in alike], hosts, names)
+            hint = None if alike[0].hint is None else _merged([one.hint or "" for one in alike], hosts, names)
             shown = names(hosts)
-            one = Folded(hosts, message.replace(NAME, shown), hint and hint.replace(NAME, shown), each)
-        found.append((key[0], one, [position for position, _ in group]))
+            merged = Folded(hosts, message.replace(NAME, shown), hint and hint.replace(NAME, shown), each)
+        found.append((key[0], merged, [position for position, _ in group]))
     return found
 
 
@@ -92,11 +92,11 @@ def _head(texts: Sequence[str], hosts: Sequence[str]) -> str:
     return head.rstrip(" :,;([") or "each has its own reason"
 
 
-def _each(alike: Sequence[Told]) -> tuple[str, ...]:
+def _each(alike: Sequence[HostMessage]) -> tuple[str, ...]:
     lines: list[str] = []
-    for told in alike if alike[0].is_grave else alike[:LISTED]:
-        first, *more = told.message.splitlines()
-        lines += [f"{told.host}: {line}" for line in more or [first]]
+    for one in alike if alike[0].is_grave else alike[:LISTED]:
+        first, *more = one.message.splitlines()
+        lines += [f"{one.host}: {line}" for line in more or [first]]
     left = 0 if alike[0].is_grave else max(0, len(alike) - LISTED)
     return (*lines, *([f"and {left} more"] if left else []))
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from mnspawn.api.fleet import Device, Effective, Examined, Finding
 
-from .folding import Folded, Told, fold
+from .folding import Folded, HostMessage, fold
 from .run import counted, fold_hosts, visible
 from .tables import columns
 
 COLUMNS = ("HOST", "PYTHON", "AGENT", "CLOCK", "CPUS", "MEMORY", "DISK", "DEVICES", "ADDRESS", "FINDINGS")
-DETAILS = 8  # hosts of one finding that are told apart; --json has them all
+DETAILS = 8  # hosts of one finding that are listed; --json has them all
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -67,8 +67,8 @@ def size(count: float | None) -> str:
 def folded(examined: Iterable[Examined]) -> list[tuple[Folded, list[Finding]]]:
     """Equal findings of many hosts as one, with all of them; notes come last."""
     found = [finding for one in examined for finding in one.findings]
-    said = [((one.check, one.is_note), Told(one.host, one.message, one.hint)) for one in found]
-    groups = [(one, [found[position] for position in positions]) for _, one, positions in fold(said, fold_hosts)]
+    messages = [((one.check, one.is_note), HostMessage(one.host, one.message, one.hint)) for one in found]
+    groups = [(one, [found[position] for position in positions]) for _, one, positions in fold(messages, fold_hosts)]
     return sorted(groups, key=lambda group: group[1][0].is_note)
 
 
@@ -78,9 +78,9 @@ def finding_lines(examined: Sequence[Examined]) -> list[str]:
     for one, group in folded(examined):
         kind = f"note: {group[0].check}" if group[0].is_note else group[0].check
         details = _details(group)
-        told = f" ({details})" if details else ""
+        suffix = f" ({details})" if details else ""
         first, *more = one.message.splitlines() or [""]
-        lines.append(visible(f"{fold_hosts(one.hosts)}: {kind}: {first}{told}"))
+        lines.append(visible(f"{fold_hosts(one.hosts)}: {kind}: {first}{suffix}"))
         lines += [f"    {visible(line)}" for line in (*more, *one.each)]
         lines += [f"  hint: {visible(line)}" for line in (one.hint or "").splitlines()]
     bad = sum(is_wrong(one) for one in examined)
@@ -93,8 +93,8 @@ def _details(group: Sequence[Finding]) -> str:
     """What differs from host to host."""
     if len({finding.detail for finding in group}) == 1:
         return group[0].detail
-    told = [f"{finding.host} {finding.detail}" for finding in group if finding.detail]
-    return "; ".join([*told[:DETAILS], *([f"and {len(told) - DETAILS} more"] if len(told) > DETAILS else [])])
+    shown = [f"{finding.host} {finding.detail}" for finding in group if finding.detail]
+    return "; ".join([*shown[:DETAILS], *([f"and {len(shown) - DETAILS} more"] if len(shown) > DETAILS else [])])
 
 
 def is_wrong(one: Examined) -> bool:

@@ -26,7 +26,7 @@ from mnspawn.events import (
 from mnspawn.output.fold import rank_set
 from mnspawn.report import RankOutcome, RunReport, cause_of
 
-from .folding import Told, fold
+from .folding import HostMessage, fold
 
 RAISED_LINES = 5  # of an exception's message after the first
 TAIL_LINES = 20  # of the failed worker's stderr: a traceback with its message
@@ -94,15 +94,15 @@ def error_lines(error: MnspawnError) -> list[str]:
     """An error for people: `mnspawn: place: message`, and the next step under it. Equal ones of many hosts once."""
     if isinstance(error, HostsUnusable):
         return _grouped(
-            Told(one.host or "", one.message, one.hint, is_grave=isinstance(one, HostKeyChanged))
+            HostMessage(one.host or "", one.message, one.hint, is_grave=isinstance(one, HostKeyChanged))
             for one in error.errors
         )
     if isinstance(error, PlanRefused):
-        return _grouped(Told(host, reason) for host, reason in error.refusals) + _hint(error.hint)
-    return told(str(error), error.hint)
+        return _grouped(HostMessage(host, reason) for host, reason in error.refusals) + _hint(error.hint)
+    return message_lines(str(error), error.hint)
 
 
-def told(message: str, hint: str | None = None) -> list[str]:
+def message_lines(message: str, hint: str | None = None) -> list[str]:
     """A message of ours; further lines of it are indented under the first."""
     first, *more = message.splitlines() or [""]
     return [f"mnspawn: {visible(first)}", *(f"    {visible(line)}" for line in more), *_hint(hint)]
@@ -112,14 +112,14 @@ def _hint(hint: str | None) -> list[str]:
     return [f"  hint: {visible(line)}" for line in hint.splitlines()] if hint else []
 
 
-def _grouped(problems: Iterable[Told]) -> list[str]:
+def _grouped(problems: Iterable[HostMessage]) -> list[str]:
     lines: list[str] = []
     for _, folded, _ in fold([(None, one) for one in problems], fold_hosts):
         first, *more = folded.message.splitlines() or [""]
         hosts, shown = folded.hosts, fold_hosts(folded.hosts)
         behind = "" if shown in first else f": {shown}"  # where each is named in what is said of it, all of them are
         named = f"{hosts[0]}: {first}" if len(hosts) == 1 else f"{len(hosts)} hosts: {first}{behind}"
-        lines += told(
+        lines += message_lines(
             "\n".join([named, *more, *folded.each]), folded.hint if f"  hint: {folded.hint}" not in lines else None
         )
     return lines
@@ -229,19 +229,19 @@ def summary(report: RunReport) -> list[str]:
         names = set(hosts)
         ranks = [rank.rank for rank in report.ranks if rank.host in names]
         of_them = f" ({ranks_of(ranks)})" if ranks else ""
-        lines += told(f"{'host' if len(hosts) == 1 else 'hosts'} lost: {fold_hosts(hosts)}{of_them}: {lost}")
+        lines += message_lines(f"{'host' if len(hosts) == 1 else 'hosts'} lost: {fold_hosts(hosts)}{of_them}: {lost}")
     if report.first_failure is None and report.exit_status and (not lines or report.exit_status in ASKED_FOR):
-        lines = told(report.reason) + lines
+        lines = message_lines(report.reason) + lines
     if lines:
         lines += _consequences(report)
     for host in report.hosts:
         if host.leftovers:
-            lines += told(
+            lines += message_lines(
                 f"{host.host}: {undead(host.leftovers, host.reasons)}", "end them there before you start again"
             )
     unconfirmed = [host.host for host in report.hosts if not host.is_confirmed and not host.leftovers]
     if unconfirmed:
-        lines += told(
+        lines += message_lines(
             f"not confirmed stopped: {fold_hosts(unconfirmed)}",
             "where its agent lives, what is left ends when orphan_grace is over, of a detached run when mnspawn stop"
             " reaches it; elsewhere mnspawn clean ends it; look at the hosts before you start again",
@@ -312,5 +312,5 @@ def _tail_line(line: str) -> str:
 
 def undead(pids: Sequence[int], reasons: Sequence[str]) -> str:
     """still running: process 17 may not be signalled (it runs as uid 0), 18 hangs in the kernel (state D)."""
-    told = (f"{pid} {reason}".strip() for pid, reason in zip_longest(pids, reasons[: len(pids)], fillvalue=""))
-    return f"still running: {'process' if len(pids) == 1 else 'processes'} {', '.join(told)}"
+    processes = (f"{pid} {reason}".strip() for pid, reason in zip_longest(pids, reasons[: len(pids)], fillvalue=""))
+    return f"still running: {'process' if len(pids) == 1 else 'processes'} {', '.join(processes)}"

@@ -38,8 +38,8 @@ def states_of_host(ranks: Sequence[RankOutcome], has_ended: bool) -> str:
 
 def ranks_by_host(known: KnownRun, report: RunReport) -> list[list[RankOutcome]]:
     """What is known of the ranks of each host."""
-    told = {rank.rank: rank for rank in report.ranks}
-    return [[told[number] for number in numbers if number in told] for numbers in known.ranks]
+    by_number = {rank.rank: rank for rank in report.ranks}
+    return [[by_number[number] for number in numbers if number in by_number] for numbers in known.ranks]
 
 
 def overview(known: KnownRun) -> str:
@@ -76,8 +76,8 @@ def status_lines(
             state = problems[host.host]
         rows.append((host.host, ranks_of(numbers).partition(" ")[2], state))
     lines += columns(rows).splitlines()
-    told = summary(report) if has_ended else _failed_so_far(report)
-    return [*lines, *([""] if told else []), *told]
+    ending = summary(report) if has_ended else _failed_so_far(report)
+    return [*lines, *([""] if ending else []), *ending]
 
 
 def _failed_so_far(report: RunReport) -> list[str]:
@@ -86,7 +86,7 @@ def _failed_so_far(report: RunReport) -> list[str]:
 
 
 def report_lines(known: KnownRun | None, report: RunReport) -> list[str]:
-    """What happened: every host and every rank, in order; the end as it was told when it came."""
+    """What happened: every host and every rank, in order; the end as it was reported when it came."""
     name = label(known) if known is not None else report.run
     lines = [
         f"run {name}: exit status {report.exit_status} after {duration(report.seconds)}: {shortened(report.reason)}"
@@ -109,8 +109,8 @@ def report_lines(known: KnownRun | None, report: RunReport) -> list[str]:
         )
     lines += ["", *columns(rows).splitlines(), ""]
     lines += columns(_host_rows(report)).splitlines()
-    told = summary(report)
-    return [*lines, *([""] if told else []), *told]
+    ending = summary(report)
+    return [*lines, *([""] if ending else []), *ending]
 
 
 def _host_rows(report: RunReport) -> list[Sequence[str]]:

@@ -47,5 +47,5 @@ def parse_when(text: str, place: str, now: float) -> float:
             return (moment if moment <= today else moment - timedelta(days=1)).timestamp()
         return datetime.fromisoformat(word).astimezone().timestamp()
     except (ValueError, OverflowError):
-        pass  # told below, as everything else that is no time
+        pass  # reported below, like everything else that is no time
     raise UsageError(f"expected a time such as 10m (ago), 14:30 or 2026-01-31T12:00, found {text!r}", place=place)
