@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 )
 def test_names_match_as_in_ssh(path: Path, names: str, asked: str, is_found: bool) -> None:
     path.write_text(line(names, blob(1)))
-    assert bool(known_hosts.KnownHosts().entries([path], [asked])) is is_found
+    assert bool(known_hosts.KnownHosts().entries([path], asked)) is is_found
     assert known_hosts.read(path)[0].speaks_of(asked) is is_found
 
 
@@ -54,7 +54,7 @@ def test_a_name_is_hashed_with_a_salt_of_its_own(path: Path) -> None:
     first, second = known_hosts.hashed("h1"), known_hosts.hashed("h1")
     assert first != second
     path.write_text(line(first, blob(1)) + line(second, blob(2)))
-    assert [entry.number for entry in known_hosts.KnownHosts().entries([path], ["h1"])] == [1, 2]
+    assert [entry.number for entry in known_hosts.KnownHosts().entries([path], "h1")] == [1, 2]
 
 
 def test_what_is_appended_starts_a_line_of_its_own(path: Path) -> None:

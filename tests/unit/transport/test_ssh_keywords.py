@@ -7,7 +7,7 @@ import pytest
 from mnspawn.errors import UsageError
 from mnspawn.transport import create
 from mnspawn.transport.base import SshOptions, Target
-from mnspawn.transport.config.keywords import misspelt
+from mnspawn.transport.config.lines import misspelt
 from mnspawn_inventory.formats.ssh_keywords import KEYWORDS
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from mnspawn.transport.config.route import Hop
@@ -11,7 +12,6 @@ from mnspawn.transport.ssh import internals
 from mnspawn.transport.ssh.key_order import candidates
 from mnspawn.transport.ssh.refusals import Attempt, label
 from mnspawn.transport.trust import keys
-from mnspawn.transport.trust.keys import KeyFile
 
 from .library import asyncssh
 
@@ -36,8 +36,8 @@ class Keyring:
     """What can be offered to servers; one per transport."""
 
     def __init__(self) -> None:
-        self._files: dict[Path, KeyFile] = {}
-        self._loaded: dict[Path, asyncssh.SSHKey] = {}
+        self._inspect = cache(keys.inspect)
+        self._load = cache(_load)
         self._agents: dict[str, _Agent | None] = {}
         self._asking = asyncio.Lock()
 
@@ -58,16 +58,6 @@ class Keyring:
             for pair in pairs:
                 found.append((f"certificate of {one.source}" if pair.has_cert else label(one.public, one.source), pair))
         return found
-
-    def _inspect(self, path: Path) -> KeyFile:
-        if path not in self._files:
-            self._files[path] = keys.inspect(path)
-        return self._files[path]
-
-    def _load(self, path: Path) -> tuple[asyncssh.SSHKey, bytes]:
-        if path not in self._loaded:
-            self._loaded[path] = asyncssh.read_private_key(path)
-        return self._loaded[path], self._loaded[path].public_data
 
     def _certificates(self, hop: Hop, path: Path, public: bytes) -> list[asyncssh.SSHCertificate]:
         found = []
@@ -102,6 +92,11 @@ class Keyring:
                 agent.client.close()
                 await agent.client.wait_closed()
         self._agents.clear()
+
+
+def _load(path: Path) -> tuple[asyncssh.SSHKey, bytes]:
+    key = asyncssh.read_private_key(path)
+    return key, key.public_data
 
 
 def name_certificate(pair: asyncssh.SSHKeyPair, conn: asyncssh.SSHClientConnection) -> None:

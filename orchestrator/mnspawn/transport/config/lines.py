@@ -1,21 +1,24 @@
 """Parses ssh_config files into lines, reads included files, and checks values. Decides nothing."""
 
+import difflib
 import glob
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from mnspawn.errors import UsageError
 from mnspawn_inventory.errors import for_shell
+from mnspawn_inventory.formats.ssh_keywords import KEYWORDS
 
 from . import values as ssh_values
-from .keywords import misspelt
 
 # the rest of the line is one value
 _RAW = {"proxycommand", "remotecommand", "localcommand", "knownhostscommand"}
 _MAX_DEPTH = 16  # of Include, as OpenSSH
+_ALIKE = 0.7  # difflib's ratio: `prot`, `identityfiles`, `hostnmae` are alike; a keyword of a later release is not
 _NO_ARGUMENT = {"all", "canonical", "final"}
 _WITH_ARGUMENT = {"exec", "host", "originalhost", "user", "localuser", "localnetwork", "tagged"} | {
     "version",
@@ -89,6 +92,19 @@ def _parse_lines(text: str, path: Path, folder: Path, depth: int) -> Iterator[Li
         elif keyword == "match":
             list(criteria(line))
         yield line
+
+
+def misspelt(keyword: str, ignored: Iterable[str]) -> str | None:
+    """Return the keyword that was probably meant; None for one that is known, ignored, or like none.
+
+    Args:
+        keyword: in lower case.
+        ignored: patterns of IgnoreUnknown.
+    """
+    if keyword in KEYWORDS or any(fnmatchcase(keyword, pattern.lower()) for pattern in ignored):
+        return None
+    near = difflib.get_close_matches(keyword, KEYWORDS, 1, _ALIKE)
+    return near[0] if near else None
 
 
 def _split(text: str, origin: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 import time
+from concurrent.futures import Future
 
 from mnspawn.system import open_files
 
@@ -23,7 +24,7 @@ class Commands:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._answers: dict[str, _Answer] = {}
+        self._answers: dict[str, Future[int | None]] = {}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._is_closed = False
 
@@ -41,20 +42,19 @@ class Commands:
             answer = self._answers.get(command)
             is_first = answer is None
             if answer is None:
-                answer = self._answers[command] = _Answer()
+                answer = self._answers[command] = Future()
         if is_first:
             try:
-                answer.status = self._run(command, deadline)
+                answer.set_result(self._run(command, deadline))
             except OSError as exc:
-                answer.error = exc
-            finally:
-                answer.is_there.set()
-        answer.is_there.wait()
-        if answer.error is not None:
-            raise answer.error
-        if answer.status is None:
+                answer.set_exception(exc)
+            except BaseException:  # Ctrl-C; nobody else may wait for ever
+                answer.set_result(None)
+                raise
+        status = answer.result()
+        if status is None:
             raise Late
-        return answer.status == 0
+        return status == 0
 
     def _run(self, command: str, deadline: float) -> int | None:
         shell = os.environ.get("SHELL") or "/bin/sh"
@@ -88,13 +88,6 @@ class Commands:
             self._is_closed = True
             for running in self._running.values():
                 signal_group(running)
-
-
-class _Answer:
-    def __init__(self) -> None:
-        self.is_there = threading.Event()
-        self.status: int | None = None
-        self.error: OSError | None = None
 
 
 def signal_group(process: "subprocess.Popen[bytes]", number: int = signal.SIGKILL) -> None:

@@ -152,18 +152,18 @@ class Router:
             proxy_template=command,
             identities=_identities(target, config, tokens),
             certificates=tuple(Path(config.expand(value, tokens=tokens)) for value in config.all("certificatefile")),
-            identities_only=config.flag("identitiesonly", False),
+            identities_only=config.flag("identitiesonly"),
             agent=_agent(config, tokens),
             known_hosts=_known_hosts(config, tokens),
             known_as=config.text("hostkeyalias"),
             revoked_keys=_revoked_keys(config, tokens),
-            hash_known_hosts=config.flag("hashknownhosts", False),
+            hash_known_hosts=config.flag("hashknownhosts"),
             host_key_check=self._host_key_check(config),
-            family=_family(config),
+            family=_FAMILIES[(config.text("addressfamily") or "any").lower()],
             bind_address=config.text("bindaddress"),
             connect_timeout=min(self._options.connect_timeout, config.seconds("connecttimeout") or float("inf")),
             algorithms=_algorithms(config),
-            compression=config.flag("compression", False),
+            compression=config.flag("compression"),
             env=_environment(config),
             pasted=pasted(target, self._options),
             origins=origins,
@@ -230,7 +230,7 @@ def _check_means(config: HostConfig, target: Target) -> None:
 
 
 def _lowered(address: str) -> str:
-    return address if "%" in address else address.lower()  # behind % stands the name of an interface
+    return address if "%" in address else address.lower()  # after % comes the name of an interface
 
 
 def _unbracket(address: str) -> str:
@@ -275,13 +275,6 @@ def _known_hosts(config: HostConfig, tokens: dict[str, str]) -> tuple[Path, ...]
 def _revoked_keys(config: HostConfig, tokens: dict[str, str]) -> Path | None:
     value = config.get("revokedhostkeys")
     return None if value is None or value.text.lower() == "none" else Path(config.expand(value, tokens=tokens))
-
-
-def _family(config: HostConfig) -> int:
-    value = config.get("addressfamily")
-    if value is None:
-        return socket.AF_UNSPEC
-    return _FAMILIES[value.text.lower()]
 
 
 def _algorithms(config: HostConfig) -> dict[str, str]:

@@ -135,11 +135,8 @@ class HostConfig:
         value = self.get(keyword)
         return value.text if value else None
 
-    def flag(self, keyword: str, default: bool) -> bool:
-        value = self.get(keyword)
-        if value is None:
-            return default
-        return value.text.lower() in ("yes", "true")
+    def flag(self, keyword: str) -> bool:
+        return (self.text(keyword) or "no").lower() in ("yes", "true")
 
     def seconds(self, keyword: str) -> int | None:
         value = self.get(keyword)

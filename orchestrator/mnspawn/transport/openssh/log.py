@@ -9,6 +9,7 @@ from pathlib import Path
 from mnspawn import errors
 from mnspawn.quoting import quoted
 from mnspawn.transport.ssh import addresses
+from mnspawn.transport.ssh.sockets import NO_SSH, SLOW
 from mnspawn.transport.trust import keys
 from mnspawn_inventory.errors import for_shell
 
@@ -20,7 +21,7 @@ PROXY = re.compile(r"Executing proxy command: exec (.*?)\s*$", re.MULTILINE)
 JUMP = re.compile(r"-W '\[\S+\]:\d+' (\S+)$")  # in what ProxyJump makes of itself
 BEFORE = re.compile(r" -J (\S+) ")
 CONNECTING = re.compile(r"^debug1: Connecting to (\S+) \[(\S+)\] port (\d+)\.", re.MULTILINE)
-NO_SSH = "something takes connections there but does not speak SSH"
+_SHOWN_KEY = re.compile(r"Server host key: (\S+) (\S+)")
 LEVELS = re.compile(r"^debug\d: ")
 
 
@@ -127,12 +128,11 @@ def timed_out(
     where = CONNECTING.findall(log)
     place = f"{where[-1][0]} port {where[-1][2]}, " if where else ""
     banner = "\n".join(own_words(said))
-    error = errors.ConnectTimeout(f"{what} ({place}{connect_timeout:g} s){quoted(banner)}", host=host, hint=_SLOW)
+    error = errors.ConnectTimeout(f"{what} ({place}{connect_timeout:g} s){quoted(banner)}", host=host, hint=SLOW)
     return _with_addresses(error, log, host)
 
 
 _Make = Callable[[re.Match[str], str, str], errors.HostError]
-_SLOW = "is it up, and does a firewall drop packets? --connect-timeout gives it longer"
 
 
 def _simple(kind: type[errors.HostError], message: str, hint: str | None = None) -> _Make:
@@ -141,7 +141,7 @@ def _simple(kind: type[errors.HostError], message: str, hint: str | None = None)
 
 def _changed(match: re.Match[str], log: str, host: str) -> errors.HostError:
     place = re.search(r"Offending (\S+) key in (.+?):(\d+)", log)
-    shown = re.search(r"Server host key: (\S+) (\S+)", log)
+    shown = _SHOWN_KEY.search(log)
     where = f": {_other_key(Path(place.group(2)), int(place.group(3)))}" if place else ""
     found = f", the host shows {shown.group(2)}" if shown else ""
     return errors.HostKeyChanged(
@@ -161,17 +161,18 @@ def _other_key(path: Path, number: int) -> str:
     return f"{place} has another" if key is None else keys.entry_shown(place, key)
 
 
+def _shown_key(log: str) -> str:
+    shown = _SHOWN_KEY.search(log)
+    return f"its {shown.group(1)} key {shown.group(2)}" if shown else "its key"
+
+
 def _unknown(match: re.Match[str], log: str, host: str) -> errors.HostError:
-    shown = re.search(r"Server host key: (\S+) (\S+)", log)
-    key = f"its {shown.group(1)} key {shown.group(2)}" if shown else "its key"
     hint = f"compare the fingerprint, then: mnspawn hosts trust {host} (or --host-key-check accept-new)"
-    return errors.HostKeyUnknown(f"{key} is not in known_hosts", host=host, hint=hint)
+    return errors.HostKeyUnknown(f"{_shown_key(log)} is not in known_hosts", host=host, hint=hint)
 
 
 def _revoked(match: re.Match[str], log: str, host: str) -> errors.HostError:
-    shown = re.search(r"Server host key: (\S+) (\S+)", log)
-    key = f"its {shown.group(1)} key {shown.group(2)}" if shown else "its host key"
-    return errors.HostKeyChanged(f"{key} is revoked in known_hosts", host=host, hint="do not connect to it")
+    return errors.HostKeyChanged(f"{_shown_key(log)} is revoked in known_hosts", host=host, hint="do not connect to it")
 
 
 def _denied(match: re.Match[str], log: str, host: str) -> errors.HostError:
@@ -218,11 +219,9 @@ def _closed(match: re.Match[str], log: str, host: str) -> errors.HostError:
     if "Remote protocol version" not in log:
         hint = "too many connections at once (MaxStartups), or a firewall? it was tried again"
         return errors.ConnectionClosed("the server hung up before it said anything", host=host, hint=hint)
-    if "Authenticated to" in log:
-        error = errors.ConnectionClosed("the server hung up", host=host)
-    else:
-        error = errors.ConnectionClosed("the server hung up while it let us in", host=host)
-    error.hint = "sshd's log on the host says why"
+    where = "" if "Authenticated to" in log else " while it let us in"
+    hint = "sshd's log on the host says why"
+    error = errors.ConnectionClosed(f"the server hung up{where}", host=host, hint=hint)
     error.is_transient = False
     return error
 
@@ -272,13 +271,13 @@ TABLE: tuple[tuple[str, _Make], ...] = (
     ),
     (
         r"timed out during banner exchange|Connection timed out during",
-        _simple(errors.ConnectTimeout, NO_SSH, _SLOW),
+        _simple(errors.ConnectTimeout, NO_SSH, SLOW),
     ),
     (
         r"connect to (?:host|address) (\S+) port (\d+): .*timed out",
-        _simple(errors.ConnectTimeout, "the host does not answer ({0} port {1})", _SLOW),
+        _simple(errors.ConnectTimeout, "the host does not answer ({0} port {1})", SLOW),
     ),
-    (r"timed out", _simple(errors.ConnectTimeout, "the host does not answer", _SLOW)),
+    (r"timed out", _simple(errors.ConnectTimeout, "the host does not answer", SLOW)),
     (CLOSED, _closed),
     (
         r"session request failed: (.*)|(?:open failed: )(.*)",

@@ -176,11 +176,7 @@ class OpensshTransport:
     async def _connect(self, target: Target, log: Log) -> _Connection:
         if await self._has_session(self.argv(target), target):
             return _Connection(target, self.argv(target), None, log, self._connections)
-        jumps: list[str] = []
-        jump = self._jump(target)
-        while jump is not None:
-            jumps.insert(0, jump.name)
-            jump = jump.jump
+        jumps = [jump.name for jump in reversed(self._jumps(target))]
         control = str(log.path.with_name(log.path.name.removeprefix("log")))  # a socket for this host alone
         own = ["-o", "ControlMaster=yes", "-o", f"ControlPath={control}", "-o", "ControlPersist=no"]
         argv = self.argv(target, dials=True)
@@ -188,7 +184,7 @@ class OpensshTransport:
         words = Words(master)
         try:
             if not await self._is_connected(log, words, self._seconds(target)):
-                raise self._explain(log.text, target, await words.finish(), tuple(jumps))
+                raise self._explain(log.text, target, await words.finish(), jumps)
         except TimeoutError:
             await end(master)
             raise openssh_log.timed_out(log.text, target.name, self._seconds(target), words.text, jumps) from None
@@ -222,7 +218,7 @@ class OpensshTransport:
         config = self._config(target)
         return min(self._options.connect_timeout, (config and config.seconds("connecttimeout")) or math.inf)
 
-    def _explain(self, log: str, target: Target, said: str, jumps: tuple[str, ...]) -> HostError | UsageError:
+    def _explain(self, log: str, target: Target, said: str, jumps: Sequence[str]) -> HostError | UsageError:
         """Return why ssh ended. It skips broken lines of known_hosts silently: we look for them."""
         if (unusable := openssh_log.unusable_config(log)) is not None:
             return unusable
@@ -287,13 +283,16 @@ class OpensshTransport:
 
     def _ways(self, target: Target) -> dict[str, Pasted]:
         """Return how messages name the target and its jump hosts."""
-        found: dict[str, Pasted] = {}
-        jump = self._jump(target)
-        while jump is not None:
-            for name in (jump.name, f"{jump.user}@{jump.name}"):
-                found[name] = jump.pasted
-            jump = jump.jump
+        found = {name: jump.pasted for jump in self._jumps(target) for name in (jump.name, f"{jump.user}@{jump.name}")}
         return {**found, target.name: pasted(target, self._options)}
+
+    def _jumps(self, target: Target) -> list[Hop]:
+        """Return the jump hosts on the way to a target, the last one first."""
+        found, jump = [], self._jump(target)
+        while jump is not None:
+            found.append(jump)
+            jump = jump.jump
+        return found
 
     def _jump(self, target: Target) -> Hop | None:
         """Return the last jump host on the way to a target; None if there is none, or only ssh itself knows."""

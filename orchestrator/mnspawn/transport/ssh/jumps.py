@@ -1,9 +1,9 @@
-"""Connections to jump hosts, one each, shared by all hosts behind it."""
+"""Connections to jump hosts, one each, shared by all hosts reached through it."""
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
 
 from mnspawn.errors import HostError
 from mnspawn.transport.config.route import Hop
@@ -19,7 +19,7 @@ class Jumps(Generic[T]):
         is_gone: whether an open one has ended.
     """
 
-    def __init__(self, dial: Callable[[Hop], Awaitable[T]], is_gone: Callable[[T], bool]) -> None:
+    def __init__(self, dial: Callable[[Hop], Coroutine[Any, Any, T]], is_gone: Callable[[T], bool]) -> None:
         self._dial = dial
         self._is_gone = is_gone
         self._dialled: dict[str, asyncio.Task[T]] = {}
@@ -34,7 +34,7 @@ class Jumps(Generic[T]):
         task = self._dialled.get(key)
         if task is None or (task.done() and not self._stands(task)):
             # no TaskGroup: no waiter owns it, and it continues when the first of them gives up
-            task = self._dialled[key] = asyncio.get_running_loop().create_task(self._open(hop), name=f"jump {hop.name}")
+            task = self._dialled[key] = asyncio.get_running_loop().create_task(self._dial(hop), name=f"jump {hop.name}")
             task.add_done_callback(_hear)
         try:
             return await asyncio.shield(task)
@@ -43,9 +43,6 @@ class Jumps(Generic[T]):
             theirs.message = f"jump host {hop.name}: {exc.message}"
             theirs.host = behind.name
             raise theirs from exc
-
-    async def _open(self, hop: Hop) -> T:
-        return await self._dial(hop)
 
     def _stands(self, task: "asyncio.Task[T]") -> bool:
         return not task.cancelled() and task.exception() is None and not self._is_gone(task.result())

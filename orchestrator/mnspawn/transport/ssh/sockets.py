@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from mnspawn import errors
@@ -31,6 +30,7 @@ _LOOKUPS = 32  # names looked up at once: a slow DNS server must not make hosts 
 _READ_MOST = 131072  # asyncio asks for twice as much; asyncssh copies what it has read ahead twice for every packet
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 NO_AGENT = "ssh-agent does not answer"
+SLOW = "is it up, and does a firewall drop packets? --connect-timeout gives it longer"
 NO_SSH = "something takes connections there but does not speak SSH"
 _NO_ROUTE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EADDRNOTAVAIL}
 
@@ -103,17 +103,14 @@ class Dialler:
                 pause = addresses.NEXT_AFTER if queue and len(running) < addresses.AT_ONCE else None
                 done, _ = await asyncio.wait(running, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
                 for task in [task for task in running if task in done]:
-                    address, deadline = running[task]
-                    if (exc := task.exception()) is not None:
-                        if not isinstance(exc, OSError):
-                            raise exc
-                        del running[task]
-                        untried.remove(address)
-                        failures.append((address.shown, unreachable(exc, hop)))
-                    else:
-                        del running[task]
-                        untried.remove(address)
+                    exc = task.exception()
+                    if exc is not None and not isinstance(exc, OSError):
+                        raise exc
+                    address, deadline = running.pop(task)
+                    untried.remove(address)
+                    if exc is None:
                         return task.result(), address, deadline
+                    failures.append((address.shown, unreachable(exc, hop)))
             return None
         finally:
             for task in running:
@@ -201,7 +198,7 @@ def name_unknown(exc: Exception, hop: Hop) -> errors.HostError:
     return errors.NameUnknown(
         f"no address is known{whose}",
         host=hop.name,
-        hint=f"a typing error, or a Host block with HostName missing in {_config_name()}?",
+        hint="a typing error, or a Host block with HostName missing in ~/.ssh/config?",
     )
 
 
@@ -236,14 +233,10 @@ def hung_up(hop: Hop) -> errors.HostError:
 
 def timed_out(what: str, hop: Hop, said: bytes | str = "") -> errors.HostError:
     """Return the error for a connect timeout; `what` says what was waited for, `said` is the server's banner."""
-    hint = "is it up, and does a firewall drop packets? --connect-timeout gives it longer"
+    hint = SLOW
     if what == NO_AGENT:
         hint = f"its socket is {hop.agent}; IdentityAgent none in ssh_config goes without"
     elif hop.proxy_command is not None and what == NO_SSH:
         what, hint = "nothing comes out of its ProxyCommand", f"see what it says: {hop.proxy_command}"
     reason = f"{what} ({hop.place}, {hop.connect_timeout:g} s){quoted(said)}"
     return errors.ConnectTimeout(reason, host=hop.name, hint=hint)
-
-
-def _config_name() -> str:
-    return str(Path("~/.ssh/config"))

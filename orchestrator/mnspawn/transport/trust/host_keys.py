@@ -10,7 +10,7 @@ from mnspawn.errors import HostKeyChanged, HostKeyUnknown, SettingsUnusable, Tra
 from mnspawn.transport.config.route import ACCEPT_NEW, Hop
 
 from . import keys
-from .known_hosts import Entry, KnownHosts, names_of
+from .known_hosts import Entry, KnownHosts, name_of
 
 log = logging.getLogger(__name__)
 
@@ -25,15 +25,15 @@ class HostKeys:
 
     def entries(self, hop: Hop) -> list[Entry]:
         """Return the lines for a host, by its alias or by address and port."""
-        return self._entries(hop, names_of(hop.address, hop.port, hop.known_as))
+        return self._entries(hop, name_of(hop.address, hop.port, hop.known_as))
 
-    def _entries(self, hop: Hop, names: Sequence[str]) -> list[Entry]:
+    def _entries(self, hop: Hop, name: str) -> list[Entry]:
         with self._lock:
-            return self._known.entries(hop.known_hosts, names)
+            return self._known.entries(hop.known_hosts, name)
 
     def _without_port(self, hop: Hop) -> list[Entry]:
         """Return the lines for a host's address alone: ssh accepts a key from there for any port."""
-        return [] if hop.port == 22 or hop.known_as else self._entries(hop, names_of(hop.address, 22))
+        return [] if hop.port == 22 or hop.known_as else self._entries(hop, name_of(hop.address, 22))
 
     def problem(self, hop: Hop) -> UsageError | None:
         """Return a broken line of known_hosts, which may have been meant for a host that was not found."""
@@ -116,7 +116,7 @@ class HostKeys:
         self._record(hop, key)
 
     def _record(self, hop: Hop, key: bytes) -> None:
-        name = names_of(hop.address, hop.port, hop.known_as)[0]
+        name = name_of(hop.address, hop.port, hop.known_as)
         path = hop.known_hosts[0] if hop.known_hosts else Path("/dev/null")
         with self._lock:
             try:

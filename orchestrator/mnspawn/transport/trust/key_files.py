@@ -1,13 +1,12 @@
 """Finds unusable key and known_hosts files before any host is contacted, where no other file could help."""
 
-from pathlib import Path
+from functools import cache
 
 from mnspawn.errors import UsageError
 from mnspawn.transport.config.route import Hop
 
 from . import keys
 from .host_keys import HostKeys
-from .keys import KeyFile
 
 
 class Inputs:
@@ -15,7 +14,7 @@ class Inputs:
 
     def __init__(self, host_keys: HostKeys) -> None:
         self._host_keys = host_keys
-        self._files: dict[Path, KeyFile] = {}
+        self._inspect = cache(keys.inspect)
 
     def check(self, hop: Hop) -> None:
         """Check the files that the settings of a host and its jump hosts name.
@@ -46,8 +45,3 @@ class Inputs:
             place = f"{broken.path}:{broken.broken_line}"
             reason = f"expected a private key, and there is no other one for {hop.name}"
             raise UsageError(reason, place=place, hint="mend the key file, or name another one")
-
-    def _inspect(self, path: Path) -> KeyFile:
-        if path not in self._files:
-            self._files[path] = keys.inspect(path)
-        return self._files[path]

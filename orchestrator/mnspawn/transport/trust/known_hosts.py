@@ -7,7 +7,7 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,14 +47,10 @@ class KnownHosts:
     def __init__(self) -> None:
         self._files: dict[Path, _File] = {}
 
-    def entries(self, files: Sequence[Path], names: Iterable[str]) -> list[Entry]:
-        """Return the lines for any of the names."""
-        found: dict[tuple[Path, int], Entry] = {}
-        for path in files:
-            file = self._load(path)
-            for name in names:
-                found.update({(entry.path, entry.number): entry for entry in file.find(name)})
-        return list(found.values())
+    def entries(self, files: Sequence[Path], name: str) -> list[Entry]:
+        """Return the lines for a name, each once."""
+        found = (entry for path in files for entry in self._load(path).find(name))
+        return list({entry.place: entry for entry in found}.values())
 
     def problem(self, files: Sequence[Path]) -> UsageError | None:
         """Return what is wrong with the first broken line or file; `place` is file:line."""
@@ -188,11 +184,11 @@ def _parse(line: str, path: Path, number: int) -> Entry | None:
     return Entry(marker, tuple(words[0].split(",")), key, path, number)
 
 
-def names_of(host: str, port: int, alias: str | None = None) -> tuple[str, ...]:
+def name_of(host: str, port: int, alias: str | None = None) -> str:
     """What known_hosts calls a host: with the port unless that is 22. An alias stands alone."""
     if alias:
-        return (alias.lower(),)
-    return (host.lower(),) if port == 22 else (f"[{host.lower()}]:{port}",)
+        return alias.lower()
+    return host.lower() if port == 22 else f"[{host.lower()}]:{port}"
 
 
 def _hash(name: str, salt: str) -> str:

@@ -55,7 +55,7 @@ class Offer:
 
 def compare(hop: Hop, found: Sequence[bytes]) -> Offer:
     """Compare the keys that a host has shown with the known_hosts files that its settings name."""
-    name = known_hosts.names_of(hop.address, hop.port, hop.known_as)[0]
+    name = known_hosts.name_of(hop.address, hop.port, hop.known_as)
     lines = [entry for path in hop.known_hosts for entry in known_hosts.read(path) if entry.speaks_of(name)]
     plain = [entry for entry in lines if not entry.marker]
     known = {entry.key for entry in plain}
