@@ -1,16 +1,17 @@
 """Reads an ssh_config: each `Host` name that is not a pattern, with what OpenSSH would take from this file."""
 
-import fnmatch
 import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from mnspawn_inventory import names
 from mnspawn_inventory.draft import Draft
 from mnspawn_inventory.errors import InventoryError, Origin
+from mnspawn_inventory.formats.ssh_patterns import matches_any
 from mnspawn_inventory.text import Line, Text, Word, read_text
 
 KEYWORD = re.compile(r"\s*([A-Za-z][A-Za-z0-9]*)(?:\s*=\s*|\s+|\s*$)")
@@ -128,8 +129,9 @@ def _read(text: Text, file: _File, outer: Condition, depth: int) -> None:
             )
         if keyword == "host":
             patterns = [argument.text for argument in arguments]
-            is_plain = not any(map(is_pattern, patterns))
-            block = _Block(_both(outer, _host_condition(patterns)), frozenset(patterns) if is_plain else None)
+            plain = None if any(map(is_pattern, patterns)) else frozenset(patterns)
+            applies = partial(matches_any, patterns=patterns) if plain is None else plain.__contains__
+            block = _Block(_both(outer, applies), plain)
             file.blocks.append(block)
             for argument in arguments:
                 if not is_pattern(argument.text):
@@ -166,34 +168,12 @@ def _both(outer: Condition, inner: Condition) -> Condition:
     return inner if outer is _always else lambda alias: outer(alias) and inner(alias)
 
 
-def _host_condition(patterns: list[str]) -> Condition:
-    plain = {pattern for pattern in patterns if not is_pattern(pattern)}
-    if len(plain) == len(patterns):
-        return plain.__contains__
-    wanted = [_pattern(pattern) for pattern in patterns if not pattern.startswith("!")]
-    unwanted = [_pattern(pattern[1:]) for pattern in patterns if pattern.startswith("!")]
-
-    def applies(alias: str) -> bool:
-        return any(map(_matching(alias), wanted)) and not any(map(_matching(alias), unwanted))
-
-    return applies
-
-
-def _pattern(text: str) -> "re.Pattern[str]":
-    """ssh's patterns have "*" and "?" only."""
-    return re.compile(fnmatch.translate(text.replace("[", "[[]")))
-
-
-def _matching(alias: str) -> "Callable[[re.Pattern[str]], object]":
-    return lambda pattern: pattern.match(alias)
-
-
 def _match_condition(words: list[str]) -> Condition | None:
     """`Match all` and `Match originalhost/host PATTERNS`; None for criteria other than the name."""
     if [word.lower() for word in words] == ["all"]:
         return _always
     if len(words) == 2 and words[0].lower() in ("host", "originalhost"):
-        return _host_condition(words[1].split(","))
+        return partial(matches_any, patterns=words[1].split(","))
     return None
 
 

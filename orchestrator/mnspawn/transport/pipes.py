@@ -116,7 +116,6 @@ class PipedProcess:
         self._unwritten = bytearray()
         self._eof_asked = False
         self._held = False
-        self._pidfd: int | None = None
         self._reading = {1: False, 2: False}
         self.resume_reading()
         self._watch()
@@ -187,11 +186,6 @@ class PipedProcess:
     def open_outputs(self) -> int:
         return sum(number in self._fds for number in (1, 2))
 
-    @property
-    def returncode(self) -> int | None:
-        code: int | None = self._popen.returncode
-        return code
-
     def kill(self, signum: int) -> None:
         if self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -216,23 +210,17 @@ class PipedProcess:
         assert stream is not None
         stream.close()
 
-    def abandon(self) -> None:
-        """Stop watching for its end; the owner is not notified."""
-        if self._pidfd is not None:
-            self._loop.remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = None
-
     def _watch(self) -> None:
         try:
-            self._pidfd = os.pidfd_open(self.pid)
+            pidfd = os.pidfd_open(self.pid)
         except (AttributeError, OSError):  # macOS, an old kernel
             threading.Thread(target=self._wait_in_thread, name=f"wait {self.pid}", daemon=True).start()
         else:
-            self._loop.add_reader(self._pidfd, self._on_end)
+            self._loop.add_reader(pidfd, self._on_end, pidfd)
 
-    def _on_end(self) -> None:
-        self.abandon()
+    def _on_end(self, pidfd: int) -> None:
+        self._loop.remove_reader(pidfd)
+        os.close(pidfd)
         self._before_reaping(self.pid)
         self._owner.ended(self._popen.wait())
 

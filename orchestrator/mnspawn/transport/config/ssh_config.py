@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mnspawn.errors import ConnectTimeout, TransportUnavailable, UsageError
+from mnspawn_inventory.formats.ssh_patterns import matches_any
 
 from . import names
 from . import values as ssh_values
 from .lines import Line, criteria, mentions_final, parse
 from .match_exec import Commands, Late
-from .patterns import matches_any
 
 _APPENDED = {"identityfile", "certificatefile", "sendenv"}
 

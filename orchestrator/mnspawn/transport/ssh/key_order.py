@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from mnspawn.transport.config.route import Hop
-from mnspawn.transport.trust.keys import KeyFile
+from mnspawn.transport.trust.keys import PUBLIC, KeyFile
 
 from .refusals import Attempt, shown
 
@@ -64,7 +64,7 @@ def candidates(
         if file.public in held or file.is_encrypted or file.problem:
             continue
         if not file.is_private:
-            files[number] = file.without_agent()
+            files[number] = replace(file, problem=PUBLIC)
             continue
         try:
             key, public = load(file.path)

@@ -22,13 +22,6 @@ class Attempt:
     in_agent: frozenset[bytes] = frozenset()
     banner: bytes | str = ""
 
-    def locked(self) -> list[KeyFile]:
-        """Encrypted files whose key no agent holds."""
-        return [file for file in self.files if file.is_encrypted and file.public not in self.in_agent]
-
-    def unusable(self) -> list[KeyFile]:
-        return [file for file in self.files if file.problem and not file.is_missing]
-
 
 def explain(hop: Hop, attempt: Attempt) -> AuthError:
     """Return the error that says which keys were tried and what to do."""
@@ -41,14 +34,15 @@ def explain(hop: Hop, attempt: Attempt) -> AuthError:
             host=hop.name,
             hint="allow public keys there, or open a session with ssh (ControlMaster) and use --transport openssh",
         )
-    if locked := attempt.locked():
-        path = shown(locked[0].path)
+    locked = (file for file in attempt.files if file.is_encrypted and file.public not in attempt.in_agent)
+    if file := next(locked, None):
+        path = shown(file.path)
         return PassphraseNeeded(
             f"key {path} needs a passphrase, and no agent holds it{_tried(attempt)}",
             host=hop.name,
             hint=("" if hop.agent else 'eval "$(ssh-agent)" and ') + f"ssh-add {for_shell(path)}",
         )
-    if unusable := attempt.unusable():
+    if unusable := [file for file in attempt.files if file.problem and not file.is_missing]:
         reasons = "; ".join(f"key {shown(file.path)} {file.problem}" for file in unusable)
         return KeyUnusable(f"{reasons}{_tried(attempt)}", host=hop.name, hint="mend the key file, or name another one")
     missing = [shown(file.path) for file in attempt.files if file.is_missing]

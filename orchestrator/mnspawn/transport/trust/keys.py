@@ -8,7 +8,7 @@ import re
 import socket
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 _MAGIC = b"openssh-key-v1\0"
@@ -33,10 +33,6 @@ class KeyFile:
     is_private: bool = True
     problem: str = ""
     broken_line: int = 0
-
-    def without_agent(self) -> "KeyFile":
-        """The same, given that no agent holds its key."""
-        return self if self.is_private or self.problem else replace(self, problem=PUBLIC)
 
     @property
     def is_missing(self) -> bool:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mnspawn.errors import UsageError
-from mnspawn.transport.config.patterns import matches_any
 from mnspawn_agent import ours
+from mnspawn_inventory.formats.ssh_patterns import matches_any
 
 from . import keys
 
