@@ -38,7 +38,7 @@ def print_summary(report: RunReport) -> None:
 
 
 def print_note(text: str) -> None:
-    """A line of ours on stderr."""
+    """Write a message of ours on stderr."""
     print_ours(message_lines(text))
 
 

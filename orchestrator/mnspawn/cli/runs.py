@@ -1,4 +1,4 @@
-"""What the commands about runs share: options from the table of settings, finding a run, looking at one."""
+"""What commands about runs share: their options, finding a run, following one."""
 
 import asyncio
 import os
@@ -85,7 +85,7 @@ def find_run(word: str, settings: Settings, *, misses_one: bool = True) -> Known
     hosts = asked_hosts(settings)
     if not hosts:
         try:
-            return _reached_as_said(registry().find(word), settings)
+            return _with_ssh_options(registry().find(word), settings)
         except UsageError:
             if all(getattr(settings, name) is None for name in LISTS):
                 raise
@@ -114,12 +114,12 @@ def find_part(word: str, settings: Settings) -> tuple[KnownRun, str | None]:
         with suppress(UsageError, InventoryError):
             known = registry().find(word)
             if len(among(Inventory(known.hosts), hosts=expression)) < len(known.hosts):
-                return _reached_as_said(known, settings), expression
+                return _with_ssh_options(known, settings), expression
     return find_run(word, settings), None
 
 
-def _reached_as_said(known: KnownRun, settings: Settings) -> KnownRun:
-    """A run that is known here, with what the command line says about reaching its hosts in place of what held then."""
+def _with_ssh_options(known: KnownRun, settings: Settings) -> KnownRun:
+    """Return a known run with the SSH options of this command line instead of those it began with."""
     given = {name for name in ("ssh_config", "connect_timeout", "host_key_check") if _is_argument(settings, name)}
     ssh = known.ssh
     if "ssh_config" in given:
@@ -141,7 +141,7 @@ def _is_argument(settings: Settings, name: str) -> bool:
 
 
 class ViewWording(EventWording):
-    """Events of a run that is looked at: there is no connecting to speak of."""
+    """Words the events of a run that others started; connecting is not shown."""
 
     def live(self, event: Event) -> str | None:
         return None
@@ -169,7 +169,7 @@ def look(
 
 
 def remember_end(known: KnownRun, report: RunReport, *, is_better: bool = False) -> None:
-    """As `api.remember_end`; a full disk here is no reason not to look at a run there."""
+    """Call `api.remember_end`; a full disk here is no reason not to follow a run."""
     try:
         api.remember_end(known, report, is_better=is_better)
     except OSError as exc:
@@ -215,7 +215,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 def has_refused(console: ConsoleSink, mode: str) -> bool:
-    """Stdout could not be written (the console has said why), and not because its reader just went away."""
+    """Whether writing stdout failed (the console has reported why), other than by its reader going away."""
     if mode == "none" or Stream.STDOUT in console.wanted_streams:
         return False
     poll = select.poll()
@@ -224,11 +224,11 @@ def has_refused(console: ConsoleSink, mode: str) -> bool:
 
 
 def print_errors(errors: Mapping[str, HostError]) -> None:
-    """Hosts that could not be looked at, on stderr."""
+    """Write on stderr why hosts could not be asked."""
     if errors:
         render.print_ours(error_lines(HostsUnusable(list(errors.values()))))
 
 
 def say(text: str, hint: str | None = None) -> None:
-    """A line of ours on stderr."""
+    """Write a message of ours on stderr."""
     render.print_ours(message_lines(text, hint))

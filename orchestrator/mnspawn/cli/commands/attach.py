@@ -1,4 +1,4 @@
-"""`mnspawn attach RUN`: the terminal of a run again, Ctrl-C and all."""
+"""`mnspawn attach RUN`: returns a terminal to a run, with its output and Ctrl-C."""
 
 from contextlib import ExitStack
 from typing import Annotated
@@ -68,7 +68,7 @@ def attach(
 
 
 def in_charge(known: KnownRun, options: ViewOptions, listeners: list[Listener]) -> ViewResult:
-    """Look at a run and be the one who looks after it on this machine, unless somebody does already."""
+    """Follow a run, and take charge of it on this machine unless another process has."""
     known_runs = registry()
     with ExitStack() as stack:
         try:

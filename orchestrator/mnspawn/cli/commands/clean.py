@@ -1,4 +1,4 @@
-"""`mnspawn clean`: leftovers of dead runs and old run folders on hosts."""
+"""`mnspawn clean`: removes leftovers of dead runs and old run folders from hosts."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,4 +1,4 @@
-"""`mnspawn detach RUN`: have the terminal of a run let go of it."""
+"""`mnspawn detach RUN`: detaches a run from the terminal that follows it."""
 
 import asyncio
 import os
@@ -82,7 +82,7 @@ def say_held(run: str, who: str) -> int:
 
 
 def is_keeper(pid: int) -> bool:
-    """The process looks after a run that is detached."""
+    """Whether the process is the keeper of a detached run."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:  # it has ended meanwhile

@@ -1,4 +1,4 @@
-"""`mnspawn exec`: one command, once per host; equal output is shown once, or all of it as it comes."""
+"""`mnspawn exec`: runs one command once per host, and shows equal output once or all output as it comes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ connection was lost as 5, one that took longer than --timeout as 124.
 
 
 class ExecCommand(TyperCommand):
-    """Takes what stands behind the first `--` for the command, whatever it looks like."""
+    """Takes the words after the first `--` as the command, whatever they look like."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         own, words = args, None
@@ -102,7 +102,7 @@ async def _perform(place: fleet.Place, command: str, stream: bool, sequential: b
 
 
 class _Output:
-    """What hosts said, byte for byte, written by a thread of its own: a stopped reader holds up nothing else."""
+    """Writes the output of hosts, byte for byte, from its own thread: a stopped reader holds up nothing else."""
 
     def __init__(self) -> None:
         self._writer = ThreadedWriter("exec output")
@@ -113,7 +113,7 @@ class _Output:
         self._fallen = asyncio.Event()
 
     def takes(self, names: list[str]) -> OnOutput:
-        """What takes output as it comes, and shows every line after its host's name."""
+        """Return what shows output as it comes, each line after its host's name."""
         self._names = names
         loop = asyncio.get_running_loop()
 
@@ -135,7 +135,7 @@ class _Output:
         self._surfaces[number].show(number, (index, number), block, prefix)
 
     def show_folded(self, outcomes: Sequence[Outcome]) -> None:
-        """Stdout under the names of its hosts; what was said on stderr, likewise, on ours."""
+        """Write stdout below the names of its hosts, and stderr likewise on ours."""
         for number in (1, 2):
             groups: dict[bytes, list[str]] = {}
             for outcome in outcomes:
@@ -147,7 +147,7 @@ class _Output:
                 self._writer.put(number, head + said + (b"" if said.endswith(b"\n") else b"\n"))
 
     def end_lines(self, index: int) -> None:
-        """The host says nothing more: show what it never ended."""
+        """Show the lines of a host that it did not end."""
         for number in (1, 2):
             if (lines := self._lines.pop((index, number), None)) is not None and (tail := lines.flush()):
                 self._show(index, number, tail + b"\n")

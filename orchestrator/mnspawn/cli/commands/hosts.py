@@ -1,4 +1,4 @@
-"""`mnspawn hosts`: look at hosts before a run needs them, see what holds for one, learn their keys."""
+"""`mnspawn hosts`: checks hosts before a run, shows their settings, and accepts their keys."""
 
 import asyncio
 import dataclasses

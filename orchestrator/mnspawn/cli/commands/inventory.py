@@ -1,4 +1,4 @@
-"""`mnspawn inventory`: show, check, convert and edit lists of hosts of every format."""
+"""`mnspawn inventory`: shows, checks, converts and edits lists of hosts in every format."""
 
 import os
 from collections.abc import Callable
@@ -45,7 +45,7 @@ LimitOption = Annotated[str | None, typer.Option("--limit", metavar="HOSTS", hel
 
 
 def chosen(found: Inventory, hosts: list[str] | None, **narrowing: str | None) -> tuple[Host, ...]:
-    """The hosts that arguments and options choose."""
+    """Return the hosts that arguments and options choose."""
     from mnspawn_inventory import select
 
     return select.among(found, hosts=",".join(hosts) if hosts else None, places={"hosts": Origin("HOSTS")}, **narrowing)
@@ -83,7 +83,7 @@ def list_hosts(
 
 
 def shown_host(host: Host) -> dict[str, Any]:
-    """One host as JSON, with masked secrets."""
+    """Return one host as JSON, with masked secrets."""
     from mnspawn_inventory.secret_names import MASK, is_secret
 
     document = host_json(host)
@@ -99,7 +99,7 @@ COLUMNS = ("NAME", "ADDRESS", "USER", "PORT", "SLOTS", "GROUPS")
 
 
 def table(hosts: tuple[Host, ...]) -> str:
-    """The hosts as columns, with "-" for missing values."""
+    """Return the hosts as columns, with "-" for missing values."""
     rows = [COLUMNS]
     for host in hosts:
         values = (host.name, host.address, host.user, host.port, host.slots, ",".join(host.groups) or None)

@@ -137,7 +137,7 @@ def _taken_apart(words: list[str], options: dict[str, str | None]) -> tuple[tupl
 
 
 def _parts(words: list[str]) -> tuple[str, ...]:
-    """The names, ranges and @groups in words, each of which may have several, separated by commas."""
+    """Return the names, ranges and @groups in words; a word may have several, separated by commas."""
     from mnspawn_inventory.expression import parts
 
     return tuple(part for word in words for part in parts(word, Origin("HOSTS")))

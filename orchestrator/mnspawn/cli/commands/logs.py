@@ -1,4 +1,4 @@
-"""`mnspawn logs RUN`: what its ranks wrote, while it runs and long after."""
+"""`mnspawn logs RUN`: shows what the ranks wrote, while the run lasts and long after."""
 
 import time
 from functools import partial
@@ -66,7 +66,7 @@ def logs(
 
 
 def streams_of(stdout: bool, stderr: bool) -> tuple[Stream, ...]:
-    """What --stdout and --stderr ask for."""
+    """Return the streams that --stdout and --stderr choose."""
     return BOTH if stdout == stderr else (Stream.STDOUT,) if stdout else (Stream.STDERR,)
 
 
@@ -79,7 +79,7 @@ def show_logs(
     only_hosts: str | None,
     streams: tuple[Stream, ...],
 ) -> int:
-    """Show what a run's ranks wrote; gives the exit status."""
+    """Show what a run's ranks wrote; return the exit status."""
     known, chosen = find_part(run, settings)
     ranks = ranks_of(known, settings.ranks, only_hosts, chosen)
     options = ViewOptions(
@@ -111,7 +111,7 @@ def show_logs(
 
 
 def has_times(settings: Settings) -> bool:
-    """Somebody will read the time at which the host saw a line."""
+    """Whether the times at which hosts saw lines are shown."""
     return settings.timestamps or settings.output == "json" or settings.events is not None
 
 

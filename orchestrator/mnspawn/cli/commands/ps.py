@@ -1,4 +1,4 @@
-"""`mnspawn ps`: the runs that are known here, or those that hosts tell of."""
+"""`mnspawn ps`: lists the runs that are known here, or those that hosts report."""
 
 import asyncio
 from collections.abc import Iterable

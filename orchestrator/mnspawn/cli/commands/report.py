@@ -1,4 +1,4 @@
-"""`mnspawn report RUN`: what happened, rank by rank."""
+"""`mnspawn report RUN`: shows what happened, rank by rank."""
 
 from mnspawn.api.runs import ViewOptions
 from mnspawn.cli import render

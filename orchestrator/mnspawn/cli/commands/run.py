@@ -1,4 +1,4 @@
-"""`mnspawn [run]`: from settings to a run, its console, and its exit status. Without typer: a run starts sooner so."""
+"""`mnspawn [run]`: from settings to a run, its console, and its exit status. Without typer, to start sooner."""
 
 import asyncio
 import difflib
@@ -64,7 +64,7 @@ def refuse_misspelt(settings: Settings, words: Sequence[str]) -> None:
 
 
 def outdone(settings: Settings, hosts: "Sequence[Host]") -> list[str]:
-    """Which options of the command line give way to what the inventory says of hosts."""
+    """Return notes on options of the command line that the inventory overrides for some hosts."""
     notes = []
     for name in ("python", "workdir", "prelude"):
         given = getattr(settings, name)
@@ -97,7 +97,7 @@ def say_detached(run: str, is_asked: bool, unheard: Sequence[str] = (), orphan_g
 
 
 def request_of(settings: Settings, program: Program, hosts: "tuple[Host, ...]") -> RunRequest:
-    """The settings as the engine takes them, with what is only a command's: signals, detaching, being remembered."""
+    """Return the request that the settings make, with what only commands have: signals, detaching, a record."""
     return replace(
         to_request.request_of(settings, program, hosts),
         handle_signals=True,

@@ -1,4 +1,4 @@
-"""`mnspawn signal RUN SIGNAL`: to the ranks of a run, from anywhere."""
+"""`mnspawn signal RUN SIGNAL`: sends a signal to the ranks of a run, from anywhere."""
 
 import asyncio
 import signal as signals

@@ -1,4 +1,4 @@
-"""`mnspawn status RUN`: how a run stands, asked of its hosts."""
+"""`mnspawn status RUN`: asks the hosts of a run for its state."""
 
 from mnspawn.api.runs import KnownRun, ViewOptions, registry
 from mnspawn.cli import render
@@ -42,7 +42,7 @@ def status(settings: Settings, run: RunArgument, as_json: JsonOption = False) ->
 
 
 def remembered_report(run: str) -> RunReport | None:
-    """The end of a run as this machine has written it down; None when it has not."""
+    """Return the report of a run that is kept here; None when there is none."""
     content = registry().report(run)
     try:
         return None if content is None else RunReport.read(content)
@@ -51,7 +51,7 @@ def remembered_report(run: str) -> RunReport | None:
 
 
 def keeper_of(known: KnownRun) -> str:
-    """Who looks after a run, as far as this machine knows."""
+    """Return who looks after a run, as far as this machine knows."""
     pid = registry().holder(known.run)
     return f"looked after by process {pid} here" if pid is not None else "nobody on this machine looks after it"
 

@@ -1,4 +1,4 @@
-"""`mnspawn stop RUN`: end a run, from anywhere."""
+"""`mnspawn stop RUN`: ends a run, from anywhere."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -73,7 +73,7 @@ def stop(
 
 
 def look_before(known: KnownRun) -> ViewResult:
-    """How the run stands. A host that is slow to connect to keeps nobody from stopping the others."""
+    """Return the state of the run. A host that is slow to connect to does not delay stopping the others."""
     hurried = replace(known, ssh=replace(known.ssh, connect_timeout=min(known.ssh.connect_timeout, LOOK_LIMIT)))
     seen = look(hurried, ViewOptions(streams=(), is_following=False))
     if seen is not None and len(seen.errors) == len(known.hosts):  # there are no others

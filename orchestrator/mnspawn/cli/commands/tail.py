@@ -1,4 +1,4 @@
-"""`mnspawn tail RUN`: the last lines of a run, and what comes. `mnspawn tail HOSTS:PATTERN`: the same of any files."""
+"""`mnspawn tail`: follows a run, or any files on hosts, from their last lines."""
 
 import time
 from typing import Annotated

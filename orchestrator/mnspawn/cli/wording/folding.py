@@ -1,4 +1,4 @@
-"""Messages of many hosts that say the same, as one; words that differ stand side by side, or below. Pure."""
+"""Folds equal messages of many hosts into one; words that differ are listed side by side, or below. Pure."""
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -75,7 +75,7 @@ def _nameless(text: str, host: str) -> str:
 
 
 def _shape(text: str, host: str) -> tuple[str, ...]:
-    """The text without what is about this very host: words with a digit in them are addresses, ports, keys, places."""
+    """Return the words without what is about one host: those with a digit are addresses, ports, keys, places."""
     words = _SPACES.split(_nameless(text, host))
     return tuple(LEFT_OUT if any(sign.isdigit() for sign in word) else word for word in words)
 
@@ -86,7 +86,7 @@ def _columns(texts: Sequence[str], hosts: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def _head(texts: Sequence[str], hosts: Sequence[str]) -> str:
-    """What they all begin with."""
+    """Return the words with which all texts begin."""
     shared = takewhile(lambda words: len(set(words)) == 1, _columns(texts, hosts))
     head, *_ = "".join(words[0] for words in shared).splitlines() or [""]
     return head.rstrip(" :,;([") or "each has its own reason"
@@ -121,7 +121,7 @@ def _merged(texts: Sequence[str], hosts: Sequence[str], names: Callable[[Sequenc
 
 
 def _all_of(words: Sequence[str], names: Callable[[Sequence[str]], str]) -> str:
-    """Addresses as an expression for all of them: me@h[1-4]:2201."""
+    """Return one expression for all addresses: me@h[1-4]:2201."""
     parts = [_ADDRESS.fullmatch(word) for word in words]
     ends = {(part[1], part[3]) for part in parts if part}
     if all(parts) and len(ends) == 1:

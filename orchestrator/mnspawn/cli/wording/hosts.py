@@ -1,4 +1,4 @@
-"""Hosts that were looked at, in words and as JSON. Pure: gives text, writes nothing."""
+"""Words what a checkup of hosts found, as text and JSON. Pure."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def table(examined: Sequence[Examined]) -> list[str]:
-    """A line for every host, in columns."""
+    """Return a line for every host, in columns."""
     return columns([COLUMNS, *(_row(one) for one in examined)]).splitlines()
 
 
@@ -42,7 +42,7 @@ def _row(one: Examined) -> tuple[str, ...]:
 
 
 def _devices(devices: Sequence[Device]) -> str:
-    """2 x NVIDIA H100; the kinds apart where they differ."""
+    """Return the devices by kind: 2 x NVIDIA H100."""
     names = [device.name or "?" for device in devices]
     return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "none"
 
@@ -65,7 +65,7 @@ def size(count: float | None) -> str:
 
 
 def folded(examined: Iterable[Examined]) -> list[tuple[Folded, list[Finding]]]:
-    """Equal findings of many hosts as one, with all of them; notes come last."""
+    """Return equal findings of many hosts as one, with the hosts' own; notes come last."""
     found = [finding for one in examined for finding in one.findings]
     messages = [((one.check, one.is_note), HostMessage(one.host, one.message, one.hint)) for one in found]
     groups = [(one, [found[position] for position in positions]) for _, one, positions in fold(messages, fold_hosts)]
@@ -73,7 +73,7 @@ def folded(examined: Iterable[Examined]) -> list[tuple[Folded, list[Finding]]]:
 
 
 def finding_lines(examined: Sequence[Examined]) -> list[str]:
-    """What is wrong, each with what to do; and the sum of it."""
+    """Return what is wrong, each with what to do, and a line that counts it."""
     lines: list[str] = []
     for one, group in folded(examined):
         kind = f"note: {group[0].check}" if group[0].is_note else group[0].check
@@ -90,7 +90,7 @@ def finding_lines(examined: Sequence[Examined]) -> list[str]:
 
 
 def _details(group: Sequence[Finding]) -> str:
-    """What differs from host to host."""
+    """Return what differs from host to host."""
     if len({finding.detail for finding in group}) == 1:
         return group[0].detail
     shown = [f"{finding.host} {finding.detail}" for finding in group if finding.detail]
