@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PrepareAll:
-    """Every host is there: lay the cluster out and send PREPARE."""
+    """Lay the cluster out and send PREPARE: every host is connected."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartAll:
-    """Every host is prepared: send START."""
+    """Send START: every host is prepared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +27,17 @@ class StopAll:
 
 @dataclass(frozen=True, slots=True)
 class Dismiss:
-    """Nothing was started: let every agent go and forget the run."""
+    """End every agent and forget the run: nothing was started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The user wants out now; the agents have their orders."""
+    """Leave now, as the user wants; the agents have their orders."""
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUpHost:
-    """The host's agent answers and does not finish: end it and what it has, then say that the host is lost."""
+    """End an agent that answers and does not finish, and its workers; then report the host as lost."""
 
     host: int
     reason: str

@@ -99,7 +99,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """Somebody on the host asked for the end of the run; `is_orphaned`: the agent itself, left alone for too long."""
+    """Somebody on the host asked to stop the run; `is_orphaned`: the agent itself did, without a link for too long."""
 
     reason: str
     grace: float
@@ -108,12 +108,12 @@ class StopAsked:
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """Somebody asks us to let go of the run: it shall go on without us."""
+    """Somebody asks us to detach from the run, which continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """A watcher has said everything that there is (for now, or for good)."""
+    """A watcher has sent everything that there is (for now, or for good)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class AgentGone:
 
 @dataclass(frozen=True, slots=True)
 class FileOpened:
-    """From `offset` on, the output of `number` is what stands in a file from its byte `at` on."""
+    """From `offset` on, the output of `number` is the content of a file from its byte `at` on."""
 
     number: int
     path: str

@@ -68,7 +68,7 @@ def clock_of(samples: Sequence[tuple[float, float, float]]) -> Clock:
 
 
 def refusal(host: str, error: HostError) -> Finding:
-    """The finding for a host that could not be asked."""
+    """Return the finding for a host that could not be asked."""
     kinds: tuple[tuple[type[HostError] | tuple[type[HostError], ...], str], ...] = (
         ((AuthError, HostKeyError), "login"),
         ((PythonMissing, PythonTooOld), "python"),
@@ -82,7 +82,7 @@ def refusal(host: str, error: HostError) -> Finding:
 
 
 def prelude_found(host: str, problem: str) -> Finding:
-    """The finding for a prelude that fails there: what it printed differs from host to host."""
+    """Return the finding for a prelude that fails; what it printed differs from host to host."""
     message, _, said = problem.partition("\n")
     hint = "try its lines there in bash; they are the inventory's, or those of --prelude"
     return Finding(host, "prelude", message, hint, "; ".join(said.splitlines()))
@@ -91,7 +91,7 @@ def prelude_found(host: str, problem: str) -> Finding:
 def examine(
     view: survey.HostView, more: CheckupFacts, clock: Clock | None, *, is_shared: bool = False
 ) -> list[Finding]:
-    """Everything that is wrong with a host by itself.
+    """Return everything that is wrong with a host by itself.
 
     Args:
         more: what it was only asked for a checkup.
@@ -204,7 +204,7 @@ def _devices(view: survey.HostView) -> Iterator[Finding]:
 
 
 def fault_found(fault: reachability.Fault, names: Sequence[str], address: str, ports: Sequence[int]) -> Finding:
-    """The finding for a host that others don't reach, or that does not reach others.
+    """Return the finding for a host that others don't reach, or that does not reach others.
 
     Args:
         names: of the hosts, by the fault's numbers.

@@ -69,7 +69,7 @@ class Reader:
         return float(value)
 
     def items(self, name: str, most: int, read: Callable[["Reader"], T]) -> tuple[T, ...]:
-        """A list; every item is read as the field "item" of a reader."""
+        """Read a list; each item is the field "item" of a reader."""
         value = self._fields.get(name)
         if not isinstance(value, list) or len(value) > most:
             raise self._fail(name, f"a list of at most {most}")
@@ -82,27 +82,27 @@ class Reader:
         return tuple(one.whole("item", least) for one in self.fixed(name, count))
 
     def fixed(self, name: str, count: int) -> tuple["Reader", ...]:
-        """A list of that many items, each the field "item" of a reader."""
+        """Return readers of a list of `count` items, each the field "item"."""
         found = self.items(name, count, lambda reader: reader)
         if len(found) != count:
             raise self._fail(name, f"{count} items")
         return found
 
     def part(self, name: str) -> "Reader":
-        """A field that is an object itself."""
+        """Return a reader of a field that is an object."""
         if not isinstance(self._fields.get(name), dict):
             raise self._fail(name, "an object")
         return Reader(self._fields[name], self._path(name))
 
     def names(self) -> list[str]:
-        """Of the object's fields, whatever they are."""
+        """Return the names of all fields."""
         return list(self._fields)
 
     def has(self, name: str) -> bool:
         return name in self._fields
 
     def has_value(self, name: str) -> bool:
-        """There is one, and it is not null."""
+        """Whether the field is there and not null."""
         return self._fields.get(name) is not None
 
 
@@ -194,16 +194,16 @@ class HostFacts:
 
     @property
     def working_devices(self) -> tuple[int, ...]:
-        """The numbers of `devices` in the driver's numbering."""
+        """Return the numbers of `devices` in the driver's numbering."""
         lost = {index for index, _ in self.lost_devices}
         return tuple(index for index in range(len(self.devices) + len(lost)) if index not in lost)
 
     def variable(self, name: str) -> str | None:
-        """A variable of the host's own environment, if it is set and one that was looked at."""
+        """Return a variable of the host's own environment, if it is set and the agent reports it."""
         return dict(self.env).get(name)
 
     def describe(self) -> dict[str, Any]:
-        """As JSON-able values, in the agent's words."""
+        """Return JSON-able values under the agent's names."""
         described = {**_plain(asdict(self)), "env": dict(self.env)}
         rare = ("lost_devices", "is_device_doubtful", "accelerator_nodes")
         return {name: value for name, value in described.items() if value or name not in rare}
@@ -241,7 +241,7 @@ def _interface(reader: Reader) -> tuple[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    """Lists for tuples, as JSON has them."""
+    """Return a value with lists for tuples, as JSON has them."""
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
@@ -292,7 +292,7 @@ class OwnName:
 
 @dataclass(frozen=True, slots=True)
 class CheckupFacts:
-    """What a host says of itself beside HostFacts when it is looked at.
+    """The facts of a checkup that HostFacts does not have.
 
     Attributes:
         memory, available: bytes, None where the system does not tell.
@@ -340,7 +340,7 @@ class CheckupFacts:
         )  # fmt: skip
 
     def describe(self) -> dict[str, Any]:
-        """As JSON-able values, in the agent's words."""
+        """Return JSON-able values under the agent's names."""
         runs = asdict(self.runs)
         memory = {"total": self.memory, "available": self.available}
         return {

@@ -20,7 +20,7 @@ class HostEntry:
     phases: dict[str, float] = field(default_factory=dict)  # when they were reached
 
     def outcome(self, began: float, has_started: bool) -> HostOutcome:
-        """As the report has it; the run began at `began`."""
+        """Return the host's outcome for the report; the run began at `began`."""
         is_confirmed = self.is_confirmed or not self.ranks or not has_started
         phases = {name: round(at - began, 3) for name, at in self.phases.items()}
         return HostOutcome(self.name, self.lost, is_confirmed, self.leftovers, self.swept, phases, self.reasons)
@@ -35,7 +35,7 @@ class RankEntry:
     ended_at: float | None = None
 
     def outcome(self, host: str, began: float) -> RankOutcome:
-        """As the report has it; the ranks were started at `began`."""
+        """Return the rank's outcome for the report; the ranks were started at `began`."""
         ended = None if self.ended_at is None else self.ended_at - began
         return RankOutcome.of(self.end, rank=self.rank, local_rank=self.local_rank, host=host, ended_at=ended)
 

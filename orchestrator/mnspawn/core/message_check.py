@@ -24,7 +24,7 @@ class Speaker(Enum):
 
 
 class Phase(Enum):
-    """How far an agent is, from what we sent and what it has said."""
+    """How far an agent is, by what we sent and what it answered."""
 
     CALLED = "called"
     PRESENT = "present"
@@ -73,7 +73,7 @@ BEGINS = {m.STARTED: "runs", m.NOT_STARTED: "ended"}
 
 
 class MessageCheck:
-    """What one host may say next in one session."""
+    """Checks what one host may send next in one session."""
 
     def __init__(self, speaker: Speaker = Speaker.AGENT) -> None:
         self.speaker = speaker
@@ -87,7 +87,7 @@ class MessageCheck:
 
     @property
     def ranks(self) -> frozenset[int]:
-        """The host's ranks, as far as they are known."""
+        """Return the host's ranks, as far as they are known."""
         return self._ranks or frozenset()
 
     def expect(self, ranks: Iterable[int]) -> None:
@@ -95,7 +95,7 @@ class MessageCheck:
         self._ranks = frozenset(ranks)
 
     def replay(self) -> None:
-        """From now on a watcher reports from the beginning what the agent has reported in part."""
+        """Expect a watcher, which reports from the beginning what the agent has reported in part."""
         self.speaker = Speaker.WATCHER
 
     def we_said(self, message: Message) -> None:
@@ -146,7 +146,7 @@ class MessageCheck:
         return words.get(self._phase, f"while it is {self._phase.value}")
 
     def _problem_of_numbers(self, message: Message) -> str | None:
-        """Numbers that contradict other fields, or what was asked for."""
+        """Return what contradicts other fields, or what was asked for."""
         kind = message["type"]
         if kind in (m.LEFT, m.LOST_OUTPUT) and message["offset"] + message["count"] >= MAX_COUNT:
             return f"{kind}: offset={message['offset']}, count={message['count']}"
@@ -177,7 +177,7 @@ class MessageCheck:
         return None
 
     def _problem_in_life(self, message: Message) -> str | None:
-        """An agent reports start and end of every rank once and in order."""
+        """Check that the start and end of every rank come once and in order."""
         kind, rank = message["type"], int(message.get("rank", -1))
         if self.speaker is not Speaker.AGENT:
             return None

@@ -20,19 +20,19 @@ class Patience:
         self._until: dict[int, tuple[float, float]] = {}
 
     def expect(self, host: int, now: float, grace: float) -> None:
-        """The host was told to stop with this grace, or its workers have ended. Asking again only shortens."""
+        """Expect the host to finish: it was told to stop, or its workers have ended. Later calls only shorten."""
         seconds = grace + self._limit
         before, _ = self._until.get(host, (now + seconds, 0.0))
         if now + seconds <= before:
             self._until[host] = (now + seconds, seconds)
 
     def forget(self, host: int) -> None:
-        """The proof is there, or nobody waits for it any more."""
+        """Expect nothing more: the host has confirmed its end, or nobody waits for that."""
         self._until.pop(host, None)
 
     @property
     def deadline(self) -> float | None:
-        """When to ask for `overdue`."""
+        """Return when to ask for `overdue`."""
         return min((until for until, _ in self._until.values()), default=None)
 
     def overdue(self, now: float) -> list[tuple[int, float]]:

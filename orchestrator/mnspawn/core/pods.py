@@ -41,7 +41,7 @@ class RankStatus:
 
 @dataclass(frozen=True, slots=True)
 class PodStatus:
-    """What a pod's agent has written of its end; `stop` is "asked", "orphaned" or None."""
+    """What a pod's agent wrote about its end; `stop` is "asked", "orphaned" or None."""
 
     state: str
     stop: str | None
@@ -55,7 +55,7 @@ class PodStatus:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A run's share of one host, as its folder there tells it.
+    """A run's share of one host, as its folder there has it.
 
     Attributes:
         hosts: what the run calls its hosts, in the order of their node ranks; () where that was not written down.
@@ -129,7 +129,7 @@ def _program(answer: Reader) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """All pods of one host. `problems`: folders that tell nothing that makes sense, each with what it is."""
+    """All pods of one host. `problems`: folders that can't be read, each with the reason."""
 
     pods: tuple[Pod, ...]
     problems: tuple[str, ...] = ()
@@ -167,7 +167,7 @@ class Cleaned:
         return cls(run, node_rank, path, _pids(answer, "ended"), answer.flag("is_removed"), leftovers)
 
     def describe(self) -> dict[str, Any]:
-        """As JSON-able values, in the agent's words."""
+        """Return JSON-able values under the agent's names."""
         described = {**asdict(self), "ended": list(self.ended), "leftovers": list(self.leftovers or ())}
         return {name: value for name, value in described.items() if name != "leftovers" or self.leftovers is not None}
 

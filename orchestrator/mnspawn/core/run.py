@@ -118,7 +118,7 @@ class RunMachine:
         return machine
 
     def phase(self, host: int, name: str, at: float) -> None:
-        """A host reached one of report.PHASES; only its first time counts."""
+        """Note that a host reached one of report.PHASES; only the first time counts."""
         phases = self._hosts[host].phases
         if name in phases:
             return
@@ -175,7 +175,7 @@ class RunMachine:
             self._stop(now, self._grace, f"rank {rank} could not be started")
 
     def exited(self, exited: Exited, now: float) -> None:
-        """A worker ended. Reporting it again changes nothing."""
+        """Note that a worker ended. Reporting it again changes nothing."""
         rank, end = exited.rank, exited.end
         if rank not in self._ranks:
             return
@@ -198,7 +198,7 @@ class RunMachine:
 
     @property
     def have_all_ended(self) -> bool:
-        """Every rank has ended: what the user or the clock do from now on concerns output and proof, not the result."""
+        """Whether every rank has ended: from then on, neither the user nor the clock changes the result."""
         return bool(self._ranks) and not any(host.running for host in self._hosts)
 
     # -- hosts -----------------------------------------------------------------------------------------------------
@@ -218,17 +218,17 @@ class RunMachine:
         self._look_for_end(now)
 
     def link_lost(self, host: int) -> None:
-        """Its link is being redialled; others decide for how long."""
+        """Note that the link is being redialled; others decide for how long."""
         self._hosts[host].is_away = True
         self._patience.forget(host)
 
     def link_back(self, host: int, now: float) -> None:
-        """The agent is heard again; an order to stop reaches it only now."""
+        """Note that the agent is connected again; an order to stop reaches it only now."""
         self._hosts[host].is_away = False
         self._expect_end(host, now)
 
     def awaited_of(self, host: int) -> Awaited | None:
-        """What the run waits for from this host; None when it waits for nothing, or when the wait is bounded anyway."""
+        """Return what the run waits for from this host; None for nothing, or when the wait is bounded anyway."""
         entry = self._hosts[host]
         if self.state is R.CONNECTING and host in self._connecting:
             return Awaited.HELLO
@@ -255,7 +255,7 @@ class RunMachine:
         now: float,
         survivors: Sequence[tuple[int, str]] = (),
     ) -> None:
-        """No link will come back.
+        """Note that no link to the host will come back.
 
         Args:
             lost_at: when the last sign of life came.
@@ -291,7 +291,7 @@ class RunMachine:
 
     # -- the user and the clock ------------------------------------------------------------------------------------
     def interrupt(self, now: float, exit_status: int, name: str) -> None:
-        """Once stops, twice kills, three times leaves. After all ranks have ended, once leaves their output there."""
+        """Stop the first time, kill the second, leave the third; once all ranks have ended, leave at once."""
         self._interrupts += 1
         if self.state in (R.CONNECTING, R.PREPARING):
             self.give_up(now, exit_status, f"{name} before the start")
@@ -310,7 +310,7 @@ class RunMachine:
             self._actions.append(Leave())
 
     def stop_asked(self, now: float, grace: float, reason: str, is_orphaned: bool = False) -> None:
-        """Somebody stops the run on a host, or (`is_orphaned`) its agent, left alone too long: others follow."""
+        """Stop the other hosts: somebody stopped the run on this one, or (`is_orphaned`) its agent did."""
         self.give_up(now, ExitStatus.TERMINATED, f"stopped before the start: {reason}")
         if self.state in (R.STARTING, R.RUNNING):
             status = ExitStatus.HOST_LOST if is_orphaned else ExitStatus.TERMINATED
@@ -332,7 +332,7 @@ class RunMachine:
 
     @property
     def deadline(self) -> float | None:
-        """When to call `on_time`."""
+        """Return when to call `on_time`."""
         times = (self._patience.deadline, None if self._timeout is None else self._began + self._timeout)
         return min((at for at in times if at is not None), default=None)
 
@@ -365,7 +365,7 @@ class RunMachine:
 
     # -- the end ---------------------------------------------------------------------------------------------------
     def report(self) -> RunReport:
-        """What became of the run; final once the state is DONE."""
+        """Return what became of the run; final once the state is DONE."""
         began = self._started_at or 0.0
         ranks = tuple(rank.outcome(self._hosts[rank.host].name, began) for _, rank in sorted(self._ranks.items()))
         failed = [r for r in ranks if r.has_failed]

@@ -72,7 +72,7 @@ class HostSession:
 
     @property
     def is_proved(self) -> bool:
-        """The agent has said that all is over on its host."""
+        """Whether the agent has reported that all is over on its host."""
         return (messages.DONE, None) in self._told
 
     def receive(self, chunk: bytes, now: float) -> None:
@@ -97,7 +97,7 @@ class HostSession:
         self._take()
 
     def read_again(self, now: float) -> None:
-        """Go on with a watcher, which reports all from the beginning. What is known already makes no new events."""
+        """Continue with a watcher, which reports all from the beginning. What is known already makes no new events."""
         if self._clock_offset is None:
             self._clock_offset = self._channel.clock_offset
         self._channel = channel.Channel(now, self._silence_limit)
@@ -136,7 +136,7 @@ class HostSession:
             self._owed = 0
 
     def to_local(self, at: float, now: float) -> float:
-        """An agent's monotonic time on our clock, never in the future."""
+        """Return an agent's monotonic time on our clock, never in the future."""
         offset = self._channel.clock_offset if self._clock_offset is None else self._clock_offset
         return min(now, at - offset) if offset is not None else now
 
@@ -267,14 +267,14 @@ class HostSession:
             self._advance(rank, stream, offset + len(chunk))
 
     def _skip(self, rank: int, stream: int, offset: int) -> None:
-        """Bytes before an offset will never come."""
+        """Note that bytes before an offset will never come."""
         expected = self._next.get((rank, stream), 0)
         if offset > expected:
             self._events.append(agent.Gap(rank, stream, expected, offset - expected))
             self._advance(rank, stream, offset)
 
     def _advance(self, rank: int, stream: int, offset: int) -> None:
-        """All of a stream is here up to an offset."""
+        """Note that all of a stream has come up to an offset."""
         self._next[rank, stream] = offset
         self._look_for_drain(rank)
         size = self._missing.get((rank, stream))

@@ -38,11 +38,11 @@ class HostView:
     env: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False)
 
     def variable(self, name: str) -> str | None:
-        """A variable's value as workers find it, of those that are looked at."""
+        """Return a variable's value as workers find it, if agents report it."""
         return self.env[name][0] if name in self.env else self.facts.variable(name)
 
     def origin(self, name: str) -> str:
-        """Where its value comes from, in brackets; "" for the host's own environment."""
+        """Return where its value comes from, in brackets; "" for the host's own environment."""
         return f" ({self.env[name][1]})" if name in self.env else ""
 
 
@@ -64,7 +64,7 @@ class Unfit(Exception):
 
 
 class DevicesUnusable(Unfit):
-    """It has accelerators, or seems to have, and they can't be used as they were asked for."""
+    """The host has accelerators, or seems to, and they can't be used as asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class DeviceView:
 
 
 def view_devices(view: HostView) -> DeviceView:
-    """Which accelerators workers may use, and what is wrong with others.
+    """Return which accelerators workers may use, and what is wrong with others.
 
     Raises:
         Unfit: a device was chosen, in the inventory or by --hosts, that the host does not have.
@@ -129,7 +129,7 @@ def may_have_accelerators(view: HostView) -> bool:
 
 
 def count_workers(view: HostView, nproc: int | str | None) -> int:
-    """How many workers the host runs.
+    """Return how many workers the host runs.
 
     Args:
         nproc: a number, "cpu", "gpu", "auto", or None for the host's slots and else "auto".
@@ -153,7 +153,7 @@ def count_workers(view: HostView, nproc: int | str | None) -> int:
 
 
 def share_of(view: HostView, nproc: int | str | None) -> Share:
-    """A host's share when nothing is asked for but a number of workers; `check_share` says whether it will do.
+    """Return a host's share for a number of workers; `check_share` says whether it will do.
 
     Raises:
         Unfit: as count_workers and view_devices.
@@ -192,7 +192,7 @@ def remark_on(view: HostView, share: Share) -> str | None:
 
 
 def usable_addresses(view: HostView) -> list[str]:
-    """The host's addresses on the network that was asked for; all of them where none was.
+    """Return the host's addresses on the network that was asked for; all of them where none was.
 
     Raises:
         Unfit: --network or the inventory's network fits none.
@@ -208,7 +208,7 @@ def usable_addresses(view: HostView) -> list[str]:
 
 
 def candidate_addresses(views: Sequence[HostView]) -> list[list[str]]:
-    """For every host, the data addresses worth trying, best first.
+    """Return the data addresses worth trying for every host, best first.
 
     A configured address stands alone. Loopback counts only where all hosts share one network stack; an address that
     several hosts have (docker0) says nothing about either.
@@ -235,7 +235,7 @@ def candidate_addresses(views: Sequence[HostView]) -> list[list[str]]:
 
 
 def probers_of(host: int, count: int) -> list[int]:
-    """Which hosts try a host's addresses."""
+    """Return the hosts that try a host's addresses."""
     if count < PROBE_ALL_BELOW:
         return [other for other in range(count) if other != host]
     return sorted({0, (host - 1) % count, (host + 1) % count} - {host})
@@ -263,7 +263,7 @@ def choose_address(
 
 
 def interface_of(view: HostView, address: str) -> str:
-    """The interface that owns an address, "" where none does (a name, a translated address)."""
+    """Return the interface that owns an address, "" where none does (a name, a translated address)."""
     plain = _plain(address)
     return next((name for name, own in _interfaces(view) if own == plain), "")
 
@@ -273,7 +273,7 @@ def _interfaces(view: HostView) -> list[tuple[str, str]]:
 
 
 def _plain(address: str) -> str:
-    """An address in its one usual spelling; anything else as it is."""
+    """Return an address in its usual spelling; anything else as it is."""
     try:
         return str(ipaddress.ip_address(address.strip("[]")))
     except ValueError:

@@ -8,7 +8,7 @@ NOTHING = ("nodevfiles", "none", "void")  # what schedulers and people write for
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A list, read.
+    """A list of devices, read.
 
     Attributes:
         devices: numbers of the devices in the driver's numbering, in the list's order; -1 for one that only the driver
@@ -79,7 +79,7 @@ def _read_names(entries: Sequence[str], prefix: str, uuids: Sequence[str]) -> Re
 
 
 def _leading_number(text: str) -> int:
-    """As strtoul reads it: `1gpu` is 1; -1 for what does not begin with a number."""
+    """Return a number as strtoul reads it: `1gpu` is 1; -1 for what does not begin with a number."""
     sign, rest = (text[:1], text[1:]) if text[:1] in ("+", "-") else ("", text)
     digits = rest[: next((i for i, letter in enumerate(rest) if letter not in "0123456789"), len(rest))]
     if not digits:

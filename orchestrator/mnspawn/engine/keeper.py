@@ -49,7 +49,7 @@ def start(registry: Path, run: str) -> bool:
 
 
 def keep(registry: Path, run: str) -> int:
-    """Be in charge of a run until it has ended, then write its report down."""
+    """Take charge of a run until it has ended, then write its report down."""
     known_runs = Registry(registry)
     with known_runs.hold(run) as is_mine:
         if not is_mine:
@@ -63,7 +63,7 @@ def keep(registry: Path, run: str) -> int:
 
 
 def _stop_what_comes_back(known_runs: Registry, known: KnownRun, seen: ViewResult) -> None:
-    """A host that was lost may only have been cut off, and nothing there says that the run is over."""
+    """Stop hosts that were lost and come back: they may not know that the run is over."""
     until = time.monotonic() + RETURN_LIMIT
     while any(host.lost and not host.is_confirmed for host in seen.report.hosts) and time.monotonic() < until:
         time.sleep(RETURN_LOOK)

@@ -66,7 +66,7 @@ class KnownRun:
 
     @property
     def command_line(self) -> str:
-        """What runs, for people."""
+        """Return what runs, for people."""
         words = [str(self.program.get("target", "?")), *map(str, self.program.get("args", ()))]
         return " ".join(words)
 
@@ -88,7 +88,7 @@ class Registry:
         return Path(ours.make(str(self.root.parent), self.root.name, run))
 
     def _secure(self, *run: str) -> Path:
-        """The folder of a run, or of all; raises OSError when it is not there or others may have written in it."""
+        """Return the folder of a run, or of all; raises OSError when it is missing or others may have written in it."""
         return Path(ours.secure(str(self.root.parent), self.root.name, *run))
 
     def remember(self, known: KnownRun) -> None:
@@ -130,7 +130,7 @@ class Registry:
         return (self.folder(run) / RUN_FILE).exists()
 
     def ids(self) -> list[str]:
-        """The ids of the runs, the newest first; none of them is read.
+        """Return the ids of the runs, newest first, without reading any.
 
         Raises:
             UsageError: others may have written in the folder.
@@ -142,7 +142,7 @@ class Registry:
             raise UsageError(f"{exc.strerror}: what it says of runs can't be trusted", hint=hint) from exc
 
     def known(self, runs: Iterable[str] | None = None) -> Iterator[KnownRun]:
-        """Those of `ids` that can be read, or of the runs given; each is read when it is asked for.
+        """Yield those of `ids`, or of the runs given, that can be read; each is read when it is needed.
 
         Raises:
             UsageError: as `ids`.
@@ -152,7 +152,7 @@ class Registry:
                 yield self.read(run)
 
     def _in_order(self) -> list[str]:
-        """The ids of the runs, the newest first, from names and times of files alone; raises NotOurs."""
+        """Return the ids of the runs, newest first, by names and times of files alone; raises NotOurs."""
         found = []
         for name in self._names():
             with contextlib.suppress(OSError):  # removed meanwhile, or not yet written
@@ -180,7 +180,7 @@ class Registry:
     # -- which process is in charge of a run -----------------------------------------------------------------------
     @contextlib.contextmanager
     def hold(self, run: str) -> Iterator[bool]:
-        """Be in charge of a run while the context lasts; False when another process on this machine is already."""
+        """Take charge of a run while the context lasts; False when another process on this machine has."""
         folder = self._make(run)
         fd = os.open(folder / "tender", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -220,7 +220,7 @@ class Registry:
         return (self.folder(run) / REPORT_FILE).exists()
 
     def report(self, run: str) -> dict[str, Any] | None:
-        """The report of a run that has ended, as far as this machine saw it."""
+        """Return the report of a run that has ended, as far as this machine saw it."""
         try:
             content = json.loads((self._secure(run) / REPORT_FILE).read_bytes())
         except (OSError, ValueError, RecursionError):
@@ -285,7 +285,7 @@ def pick(runs: Sequence[KnownRun], word: str, expected: str, hint: str) -> Known
 
 
 def default_root(environ: Mapping[str, str]) -> Path:
-    """Where runs are remembered (XDG Base Directory Specification)."""
+    """Return where runs are remembered (XDG Base Directory Specification)."""
     state = environ.get("XDG_STATE_HOME", "")
     base = Path(state) if state.startswith("/") else Path("~/.local/state").expanduser()
     return base / "mnspawn" / "known"

@@ -76,7 +76,7 @@ class LaunchSpec:
 
 @dataclass(frozen=True, slots=True)
 class HostContext:
-    """What one host said of itself in HELLO and PREPARED, as far as the plan needs it.
+    """The facts of one host from HELLO and PREPARED that the plan needs.
 
     Attributes:
         script: where the program's script is on this host (None: at the path that was given).
@@ -143,7 +143,7 @@ class LaunchPlan:
     notes: tuple[str, ...] = ()
 
     def describe(self, reveal: bool = True) -> dict[str, Any]:
-        """As JSON-able values. `env` is all that mnspawn gives a rank on top of the host's own environment.
+        """Return JSON-able values. `env` is all that mnspawn gives a rank on top of the host's own environment.
 
         Args:
                 reveal: False replaces the values of variables that are secrets or look like some.
@@ -212,7 +212,7 @@ def build(spec: LaunchSpec, layout: Layout, contexts: Sequence[HostContext]) -> 
 
 
 def _given_on(pod: Pod, context: HostContext, given: dict[str, str]) -> dict[str, str]:
-    """The user's variables of one host, from weak to strong."""
+    """Return the user's variables for one host, from weak to strong."""
     env: dict[str, str] = {name: value for name, value in given.items() if isinstance(value, Forwarded)}
     env |= _checked(context.host_env, f"{pod.host}: inventory variable")
     env |= {name: value for name, value in given.items() if not isinstance(value, Forwarded)}
@@ -290,7 +290,7 @@ def _check_string(text: str, place: str) -> None:
 
 
 def size_of(strings: Iterable[str]) -> int:
-    """Bytes that arguments take, with what the kernel adds to each: an end and a pointer."""
+    """Return the bytes that arguments take, with what the kernel adds to each: an end and a pointer."""
     return sum(len(text.encode("utf-8", "surrogateescape")) + 9 for text in strings)
 
 

@@ -74,12 +74,12 @@ class Layout:
 
 
 def join_endpoint(address: str, port: int) -> str:
-    """address:port, with an IPv6 address in brackets (RFC 3986, 3.2.2)."""
+    """Return address:port, with an IPv6 address in brackets (RFC 3986, 3.2.2)."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def ranks_of(counts: Sequence[int]) -> list[range]:
-    """The ranks of each pod, given how many workers each has."""
+    """Return the ranks of each pod, given how many workers each has."""
     return [range(end - count, end) for count, end in zip(counts, accumulate(counts), strict=True)]
 
 

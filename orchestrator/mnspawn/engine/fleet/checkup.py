@@ -33,7 +33,7 @@ POOL_PORT = 20000  # where the rendezvous and ports that are not asked for by nu
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """One host, looked at.
+    """What a checkup found on one host.
 
     Attributes:
         facts: what it said of itself, `more` what is only asked for a checkup; None where it could not be asked, and
@@ -53,7 +53,7 @@ class Examined:
 
 @dataclass(slots=True)
 class _Visit:
-    """A host that has said its facts."""
+    """A host that has sent its facts."""
 
     index: int
     wire: join.Wire
@@ -64,14 +64,14 @@ class _Visit:
     problem: str = ""  # of the prelude
 
     def take_python(self, python: str, version: str) -> None:
-        """The interpreter of the ranks, where a prelude leads to another one."""
+        """Set the interpreter of the ranks, where a prelude leads to another one."""
         if re.fullmatch(r"\d+\.\d+", version):
             numbers = tuple(int(number) for number in version.split("."))
             self.view = replace(self.view, facts=replace(self.view.facts, python=python, python_version=numbers))
 
 
 class Checkup:
-    """One look at hosts.
+    """One checkup of hosts.
 
     Args:
         network: where data addresses are looked for, if the inventory names none for a host.

@@ -71,7 +71,7 @@ class Execution:
         self.signal: signal.Signals | None = None
 
     async def execute(self) -> list[Outcome]:
-        """The outcome of every host, in order. After a signal, of those that had been reached."""
+        """Return the outcome of every host, in order. After a signal, of those that had been reached."""
         with handled(self._on_signal, lambda number: None, lambda: self._on_signal(signal.SIGQUIT)):
             if self._is_sequential:
                 for index in range(len(self._reached.hosts)):
@@ -82,7 +82,7 @@ class Execution:
         return [self._outcomes[index] for index in sorted(self._outcomes)]
 
     def _on_signal(self, number: signal.Signals) -> None:
-        """The first one ends the command everywhere, the second one leaves it to itself."""
+        """End the command everywhere; at the second signal, leave it to itself."""
         if self._stop.is_set():
             self._leave.set()
         self.signal = self.signal or number

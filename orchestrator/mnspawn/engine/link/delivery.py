@@ -15,7 +15,7 @@ OUTPUT_STREAMS = frozenset((seen.Stream.STDOUT, seen.Stream.STDERR))
 
 
 class Payee(Protocol):
-    """Somebody who gets credit for output: a host's feed."""
+    """What gets credit for output: a host's feed."""
 
     owed: int  # bytes that were passed on and not yet paid for
 
@@ -56,7 +56,7 @@ class Delivery:
     def emit_of_agent(
         self, host: str, event: agent.SessionEvent, local_rank: Callable[[int], int], payee: Payee
     ) -> None:
-        """Deliver what a host's agent says of its workers; anything else is not for listeners."""
+        """Deliver what a host's agent reports of its workers; anything else is not for listeners."""
         now = time.time()
         match event:
             case agent.Output(rank, stream, offset, chunk, at):

@@ -105,7 +105,7 @@ class Feed:
             outcome = await self._dial(limit())
 
     async def _dial(self, limit: float | None) -> Connection | HostError:
-        """The connection that stands, a new one, or why there is none."""
+        """Return the connection that stands, a new one, or why there is none."""
         try:
             if self.connection is None:
                 async with asyncio.timeout(limit):
@@ -117,7 +117,7 @@ class Feed:
             return exc
 
     async def enter(self, connection: Connection, *words: str, limit: float | None = None) -> join.Wire | None:
-        """As `join.enter`; raises HostError."""
+        """Join as `join.enter` does; raises HostError."""
         self._wire = await join.enter(connection, self.name, words, self.python, limit or self._timeout)
         return self._wire
 
@@ -184,7 +184,7 @@ class Feed:
             self.lost = event
 
     def give_up(self, reason: str) -> None:
-        """Serve the agent no longer: it answers, and does not do what it should."""
+        """Stop serving the agent: it answers, and does not do what it should."""
         now = self._loop.time()
         self.session.receive(b"", now)
         self.session.events()  # that the wire has ended is no news

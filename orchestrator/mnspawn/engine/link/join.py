@@ -52,7 +52,7 @@ class Diagnostics:
 
 
 class Wire:
-    """A running agent's process, with its stderr and the bytes that were read beyond the handshake.
+    """A running agent's process, with its stderr and the bytes that were read after the handshake.
 
     Attributes:
         rest: bytes of the link, not yet looked at.
@@ -222,7 +222,7 @@ async def reap(
 
 
 def _survivors(line: bytes) -> Survivors:
-    """What a host says is left; nothing when it makes no sense."""
+    """Return what a host reports as left; nothing when it makes no sense."""
     try:
         pairs = json.loads(line.decode("ascii").removeprefix("left "))
         return tuple((int(pid), str(reason)[:LONGEST_REASON]) for pid, reason in pairs if 0 < int(pid) < MAX_PID)

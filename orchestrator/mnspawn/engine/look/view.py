@@ -55,7 +55,7 @@ class ViewResult:
 
 
 def exit_status_of(result: ViewResult) -> int:
-    """What a command that looked until the end exits with."""
+    """Return the exit status of a command that followed the run to its end."""
     if result.has_ended:
         return result.report.exit_status
     return ExitStatus.HOST_UNUSABLE if result.errors and not result.has_left else ExitStatus.OK

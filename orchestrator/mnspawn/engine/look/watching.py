@@ -55,7 +55,7 @@ async def view_run(known: KnownRun, listeners: Sequence[Listener], options: View
 
 
 class View:
-    """One look at one run."""
+    """Follows one run that others started."""
 
     def __init__(self, reached: Reached, known: KnownRun, listeners: Sequence[Listener], options: ViewOptions) -> None:
         self._loop = asyncio.get_running_loop()
@@ -110,7 +110,7 @@ class View:
         return self._machine.state is RunState.DONE and all(host.has_ended for host in self._hosts)
 
     def note_bug(self, error: Exception) -> None:
-        """It was raised where no task is: there it would only be logged."""
+        """Note a bug that was raised where no task is: there it would only be logged."""
         self._bug = self._bug or error
         self._finished.set()
 
@@ -165,7 +165,7 @@ class View:
         return self._counts_as_lost(host)
 
     def _counts_as_lost(self, host: ViewedHost) -> bool:
-        """Without a link: is the host lost, or are we?"""
+        """Decide without a link whether the host is lost, or we are."""
         now = self._loop.time()
         if not self._options.is_following:
             if host.lost_at is not None and now - host.lost_at < self._limits.lost:
@@ -184,18 +184,18 @@ class View:
         return True
 
     def _patience(self, host: ViewedHost) -> float:
-        """Seconds without a link after which a host can count as lost."""
+        """Return the seconds without a link after which a host can count as lost."""
         is_new = not host.was_seen and not host.is_unknown
         return self._known.ssh.connect_timeout if self._options.stop is not None and is_new else self._limits.lost
 
     def _limit_of(self, host: ViewedHost) -> float:
-        """Seconds for connecting again: whoever waits for a stop shall know soon what is not known."""
+        """Return the seconds for connecting again: few for a stop, which reports what it could not confirm."""
         if self._options.stop is None:
             return self._patience(host)
         return max(RETRY_LEAST, host.unseen_since + self._patience(host) - self._loop.time())
 
     async def _give_up(self, host: ViewedHost, reason: str) -> None:
-        """A host makes no sense, or no progress: lost for whoever decides, an error for whoever only looks."""
+        """Note a host that makes no sense or no progress: lost if we are in charge, else an error."""
         if self._decides:
             await self._end_pod(host, reason)
         else:
@@ -302,7 +302,7 @@ class View:
 
     @property
     def _who(self) -> str:
-        """Who stops the run, for those who ask its hosts why it ended."""
+        """Return who stops the run, for those who ask its hosts why it ended."""
         if self._options.stop is not None:
             return "mnspawn stop"
         return "mnspawn attach" if self._options.handle_signals else "the keeper"

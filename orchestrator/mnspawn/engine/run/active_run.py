@@ -32,7 +32,7 @@ STARTED = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
 
 
 class ActiveRun:
-    """Facts in, by methods that are called in the loop; orders to agents out.
+    """Takes facts by methods that are called in the loop, and sends orders to agents.
 
     Args:
         is_dry: stop when the plan is there.
@@ -85,7 +85,7 @@ class ActiveRun:
         self.detaching = Detaching(self.machine, self.links, request, self.delivery.notice)
 
     def note_bug(self, error: Exception) -> None:
-        """It was raised where no task is: there it would only be logged, and the run would wait for ever."""
+        """Note a bug raised where no task is: it would only be logged, and the run would wait for ever."""
         self.bug = self.bug or error
         self.finished.set()
 
@@ -131,7 +131,7 @@ class ActiveRun:
         self._act()
 
     def on_time(self) -> None:
-        """The machine has just been given the time."""
+        """Carry on after the machine was given the time."""
         self._act()
 
     # -- hosts and their links -------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class ActiveRun:
         self.machine.phase(index, "connected", self._loop.time())
 
     def fail(self, index: int, error: HostError) -> None:
-        """A host can't be used; the first reason counts."""
+        """Note that a host can't be used; the first reason counts."""
         if self.machine.state is RunState.DONE or self.answers.has_failed(index):
             return
         self.answers.failed(index, error)

@@ -25,7 +25,7 @@ class Answers:
         return host in self._failures
 
     def failed(self, host: int, error: HostError) -> None:
-        """The host can't be used; the first reason counts."""
+        """Note that the host can't be used; the first reason counts."""
         self._failures.setdefault(host, error)
         self._unanswered.discard(host)
 
@@ -41,20 +41,20 @@ class Answers:
 
     @property
     def are_unusable(self) -> bool:
-        """Every host has answered, and some can't be used."""
+        """Whether every host has answered and some can't be used."""
         return bool(self._failures) and not self._unanswered
 
     @property
     def are_refusals(self) -> bool:
-        """Every host has decided, and some refuse the plan."""
+        """Whether every host has decided and some refuse the plan."""
         return bool(self._refusals) and not self._undecided
 
     def unusable(self) -> MnspawnError | None:
-        """The error for hosts that can't be used; None when all can."""
+        """Return the error for hosts that can't be used; None when all can."""
         return HostsUnusable([error for _, error in sorted(self._failures.items())]) if self._failures else None
 
     def refusal(self) -> MnspawnError | None:
-        """The error for hosts that refuse the plan; None when none does."""
+        """Return the error for hosts that refuse the plan; None when none does."""
         pairs = [(self._names[host], reason) for host, reasons in sorted(self._refusals.items()) for reason in reasons]
         if not pairs:
             return None

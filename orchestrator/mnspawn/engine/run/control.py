@@ -44,7 +44,7 @@ class Control:
 
     # -- for the run itself ----------------------------------------------------------------------------------------
     def bind(self, driven: Driven) -> None:
-        """From now on orders are taken; called in the run's loop."""
+        """Take orders from now on; called in the run's loop."""
         with self._lock:
             self._loop, self._driven = asyncio.get_running_loop(), driven
             early, self._early = self._early, []
@@ -52,6 +52,6 @@ class Control:
             order(driven)
 
     def release(self) -> None:
-        """No more orders are taken."""
+        """Take no more orders."""
         with self._lock:
             self._is_over, self._loop, self._driven = True, None, None

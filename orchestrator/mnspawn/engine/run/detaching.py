@@ -15,7 +15,7 @@ EARLY = (RunState.CONNECTING, RunState.PREPARING, RunState.STARTING)
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """The run goes on without us. `unheard`: hosts whose agents may not know it, and so take our going for a loss."""
+    """The run continues without us. `unheard`: hosts whose agents may not know, and take our end for a lost link."""
 
     run: str
     unheard: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Detaching:
         self.outcome: Detached | None = None
 
     def want(self) -> None:
-        """Somebody asks for it now."""
+        """Detach as soon as possible: somebody asks for it."""
         state = self._machine.state
         if self._is_wanted:
             return
@@ -65,7 +65,7 @@ class Detaching:
         return self._is_wanted and self._machine.state is RunState.RUNNING
 
     async def run(self, leave: Callable[[], None]) -> None:
-        """When it is due, tell every agent and wait until all have heard; then `leave`, unless the run ends instead."""
+        """Once due, tell every agent and wait until all have confirmed; then `leave`, unless the run ends first."""
         await self._due.wait()
         for link in self._links:
             link.send(messages.DETACH)

@@ -91,7 +91,7 @@ class Drive:
                 task.cancel()
 
     async def _let_agents_go(self, links: Sequence[HostLink], serving: dict[int, asyncio.Task[None]]) -> None:
-        """Agents that were told to go end by themselves: wait for that, but not for ever."""
+        """Wait for agents to end, as they were told to, but not for ever."""
         for index, task in serving.items():
             if links[index].hello is None:
                 task.cancel()

@@ -40,7 +40,7 @@ class RunFile:
 
 
 def load_files(request: RunRequest) -> tuple[RunFile, ...]:
-    """The files of a run: the script first, if the program is one, then what the request brings along.
+    """Return the files of a run: the script first, if the program is one, then those of the request.
 
     Raises:
         UsageError: the script is neither here nor perhaps on the hosts, or it is no file.
@@ -94,7 +94,7 @@ def foresee(request: RunRequest) -> tuple[str, ...]:
 
 
 def prelude_question(request: RunRequest, host: Host) -> dict[str, Any] | None:
-    """What a checkup asks about the prelude of a host; None where there is none."""
+    """Return what a checkup asks about the prelude of a host; None where there is none."""
     lines = host.prelude or request.prelude
     if lines is None:
         return None
@@ -228,7 +228,7 @@ class Preparation:
         return shares
 
     def message(self, index: int, run_files: Sequence[RunFile]) -> dict[str, Any]:
-        """PREPARE for one host."""
+        """Return PREPARE for one host."""
         request = self._request
         host = self._hosts[index]
         workdir = host.workdir or request.workdir
@@ -268,7 +268,7 @@ class Preparation:
         return host.prelude or self._request.prelude
 
     def _make_draft(self) -> launch_plan.LaunchPlan:
-        """The plan as far as it is known before hosts are prepared: ports and addresses may still change.
+        """Return the plan as far as it is known before hosts are prepared: ports and addresses may still change.
 
         Hosts look programs up in its environments, and run their preludes there.
         """
@@ -298,7 +298,7 @@ class Preparation:
         )
 
     def _start_port(self, index: int) -> int | None:
-        """The first port that was asked for; hosts that share a network stack follow each other."""
+        """Return the first port that was asked for; hosts that share a network stack get consecutive ones."""
         if self._request.start_port is None:
             return None
         stack = self.views[index].facts.netid
@@ -306,7 +306,7 @@ class Preparation:
         return min(self._request.start_port + sum(before), 65535)
 
     def about(self) -> dict[str, Any]:
-        """What a pod's folder on the host says of the run; no environment, since that may hold secrets."""
+        """Return what a pod's folder on the host says about the run; no environment, since that may hold secrets."""
         program = self._request.program
         return {
             "name": self._request.name,
@@ -316,7 +316,7 @@ class Preparation:
         }
 
     def _probes(self, prober: int) -> list[list[Any]]:
-        """The addresses that this host tries: others' candidates, unless configured or on its own network stack."""
+        """Return the addresses that this host tries: others' candidates, if not configured or on its network stack."""
         own_stack = self.views[prober].facts.netid
         return [
             [address, self._request.start_port or PROBE_PORT]
@@ -373,7 +373,7 @@ def make_run_id() -> str:
 
 
 def start_message(pod: launch_plan.PodPlan, is_forked: bool = False) -> dict[str, Any]:
-    """START for one host."""
+    """Return START for one host."""
     return messages.make(
         messages.START,
         unset=list(pod.unset),

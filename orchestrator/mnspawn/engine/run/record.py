@@ -12,7 +12,7 @@ from mnspawn_inventory import Host
 
 
 class Record:
-    """One run's place in the registry; does nothing for runs that are not kept (a sandbox, a dry run).
+    """Keeps one run in the registry; does nothing for runs that are not kept (a sandbox, a dry run).
 
     Args:
         complain: called with one line when the record can't be kept.
@@ -30,14 +30,14 @@ class Record:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """From `begin` to the end of this context the run is ours; a run that never begins leaves nothing."""
+        """Take charge of the run from `begin` to the end of this context; a run that never begins leaves nothing."""
         with self._holding:
             yield
         if self._registry is not None:
             self._registry.prune()
 
     def begin(self, hosts: Sequence[Host], world: Sequence[int], program: dict[str, Any]) -> None:
-        """The run starts: write down how to find it again."""
+        """Write down how to find the run, which starts now."""
         request = self._request
         if self._registry is None:
             return
@@ -71,6 +71,6 @@ class Record:
             self._give_up(exc)
 
     def _give_up(self, error: OSError) -> None:
-        """A full disk here is no reason to stop a run there."""
+        """Ignore a full disk here, which is no reason to stop a run there."""
         self._registry = None
         self._complain(f"the run is not remembered on this machine: {error.strerror or error}")

@@ -51,7 +51,7 @@ PROXIES = ("http_proxy", "https_proxy")  # rendezvous traffic must not go to a p
 
 
 def choose(names: tuple[str, ...]) -> tuple[Contract, ...]:
-    """The contracts to apply, in order; ours last, so that nothing hides it.
+    """Return the contracts to apply, in order; ours last, so that nothing hides it.
 
     Raises:
         UsageError: an unknown name, a name twice, or "none" together with others.

@@ -37,7 +37,7 @@ class RunFacts:
     max_restarts: int = 0
 
     def path(self, pod: Pod, name: str) -> str:
-        """A file of the pod's run directory."""
+        """Return the path of a file in the pod's run directory."""
         return f"{self.run_dirs[pod.node_rank].rstrip('/')}/{name}"
 
 
@@ -51,7 +51,7 @@ def facts_of(
     attempt: int = 0,
     max_restarts: int = 0,
 ) -> RunFacts:
-    """The facts of a run whose layout is known."""
+    """Return the facts of a run whose layout is known."""
     return RunFacts(
         run=run,
         layout=layout,

@@ -35,7 +35,7 @@ class Overruled:
 def find(
     env: Mapping[str, str], given: Mapping[str, str], of_host: Mapping[str, str], host: str, contract: str
 ) -> Iterator[Overruled]:
-    """What a contract's variables replace.
+    """Return what a contract's variables replace.
 
     Args:
         given: for all hosts; they win over `of_host`, which are the inventory's for this one.
@@ -48,7 +48,7 @@ def find(
 
 
 def notes(found: Iterable[Overruled]) -> tuple[str, ...]:
-    """A line for each name and origin; values are never shown."""
+    """Return a line for each name and origin; values are never shown."""
     hosts: dict[tuple[str, str, bool], list[str]] = {}
     for one in found:
         names = hosts.setdefault((one.name, one.contract, one.host is None), [])
