@@ -10,7 +10,7 @@ from tests.support.commands import Finished
 from tests.support.controller import ENTRY
 
 TRANSPORTS = ("asyncssh", "openssh", "paramiko")
-LIMITS = ["sh", "-c", "ulimit -Sn; ulimit -Hn"]
+LIMITS = ["sh", "-c", "echo $(ulimit -Sn) $(ulimit -Hn)"]  # on one line: those of two ranks may alternate
 
 
 def limited(controller: Controller, limit: str, *words: str) -> Finished:
